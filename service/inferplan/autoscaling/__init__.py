@@ -1,0 +1,1 @@
+"""The engine-neutral autoscaling policy, its replay, and its rendering for real targets."""

@@ -1,0 +1,1 @@
+"""The typed client that other services import."""

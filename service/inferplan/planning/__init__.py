@@ -1,0 +1,1 @@
+"""The use cases: what the service can be asked, in domain terms."""

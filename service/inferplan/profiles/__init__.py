@@ -1,0 +1,1 @@
+"""Measurements from nodes and benchmark runs, and the coefficients fitted from them."""

@@ -1,0 +1,1 @@
+"""The stored things that the contract names: deployments and plans."""

@@ -1,0 +1,1 @@
+"""The physics: memory, step time, the textbook method, fleet size and cost."""

@@ -1,0 +1,1 @@
+"""Deployments and plans in SQLite or PostgreSQL: tables, migrations, transactions, one store a resource."""
