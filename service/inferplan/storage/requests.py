@@ -1,0 +1,60 @@
+"""Idempotent requests: which plan a request id has made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from inferplan.errors import AlreadyExistsError, InvalidInputError
+from inferplan.storage.tables import REQUEST_HASH_LENGTH, IdempotentRequestRow
+from inferplan.storage.text_rules import refuse, text_violations
+
+RESOURCE_TYPE = "Request"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """A request's id and the digest of all that it asks."""
+
+    request_id: UUID
+    request_hash: str
+
+
+def request_key(request_id: str | None, request_hash: str | None) -> RequestKey | None:
+    """The key of a request, None for one without an id. Raises InvalidInputError for an id that is no UUID."""
+    if not request_id:
+        return None
+    if not request_hash:
+        raise ValueError("a request id needs the hash of its request")
+    refuse(text_violations("request_hash", request_hash, REQUEST_HASH_LENGTH))
+    try:
+        return RequestKey(UUID(request_id), request_hash)
+    except ValueError:
+        raise InvalidInputError.single(
+            "request_id", "is not a UUID; legal: for example 123e4567-e89b-12d3-a456-426614174000"
+        ) from None
+
+
+def requested_plan_id(session: Session, request: RequestKey) -> int | None:
+    """Key of the plan that the request has made. Raises AlreadyExistsError if its id came with another hash."""
+    row = session.get(IdempotentRequestRow, request.request_id)
+    if row is None:
+        return None
+    if row.request_hash != request.request_hash:
+        request_id = str(request.request_id)
+        raise AlreadyExistsError(
+            RESOURCE_TYPE, request_id, f"request_id {request_id} was used with another request; use a new UUID"
+        )
+    return row.plan_id
+
+
+def remember_request(session: Session, request: RequestKey, plan_id: int, create_time: datetime) -> None:
+    """Note that the request has made the plan, in the plan's own transaction."""
+    session.add(
+        IdempotentRequestRow(
+            request_id=request.request_id, request_hash=request.request_hash, plan_id=plan_id, create_time=create_time
+        )
+    )

@@ -1,0 +1,109 @@
+"""The tables. migrations/ builds them; a test compares the two on both databases.
+
+A plan's `payload` is the truth. Its other columns are a projection that lists can filter and sort by.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Double, ForeignKey, Index, LargeBinary, MetaData, String, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from inferplan.storage.column_types import BIG_INTEGER, JSON_DOCUMENT, UtcDateTime
+
+NAMING_CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+DEPLOYMENT_ID_LENGTH = 63
+DISPLAY_NAME_LENGTH = 200
+PRINCIPAL_LENGTH = 200
+MODEL_ID_LENGTH = 200
+CATALOGUE_ID_LENGTH = 100
+METHOD_LENGTH = 32
+REQUEST_HASH_LENGTH = 128
+
+
+class Base(DeclarativeBase):
+    """Base of all tables; names every constraint, so that migrations can name them too."""
+
+    metadata = MetaData(naming_convention=NAMING_CONVENTION)
+
+
+class DeploymentRow(Base):
+    """A deployment. Its row is locked while a plan's revision is given out, which keeps revisions free of gaps."""
+
+    __tablename__ = "deployments"
+    __table_args__ = (
+        UniqueConstraint("deployment_id"),
+        Index(None, "create_time", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(BIG_INTEGER, primary_key=True)
+    deployment_id: Mapped[str] = mapped_column(String(DEPLOYMENT_ID_LENGTH))
+    display_name: Mapped[str] = mapped_column(String(DISPLAY_NAME_LENGTH))
+    labels: Mapped[dict[str, str]] = mapped_column(JSON_DOCUMENT)
+    latest_revision: Mapped[int] = mapped_column(BIG_INTEGER)
+    create_time: Mapped[datetime] = mapped_column(UtcDateTime)
+    update_time: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(String(PRINCIPAL_LENGTH))
+    delete_time: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class PlanRow(Base):
+    """A plan. `id` rises with the revision inside a deployment, so (create_time, id) orders lists without ties."""
+
+    __tablename__ = "plans"
+    __table_args__ = (
+        UniqueConstraint("deployment_id", "revision"),
+        Index(None, "create_time", "id"),
+        Index(None, "deployment_id", "create_time", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(BIG_INTEGER, primary_key=True)
+    deployment_id: Mapped[str] = mapped_column(
+        String(DEPLOYMENT_ID_LENGTH), ForeignKey(DeploymentRow.deployment_id, ondelete="RESTRICT")
+    )
+    revision: Mapped[int] = mapped_column(BIG_INTEGER)
+    create_time: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(String(PRINCIPAL_LENGTH))
+    delete_time: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    method: Mapped[str] = mapped_column(String(METHOD_LENGTH))
+    model_id: Mapped[str] = mapped_column(String(MODEL_ID_LENGTH))
+    accelerator_id: Mapped[str] = mapped_column(String(CATALOGUE_ID_LENGTH))
+    engine_id: Mapped[str] = mapped_column(String(CATALOGUE_ID_LENGTH))
+    active_replicas: Mapped[int] = mapped_column(BIG_INTEGER)
+    spare_replicas: Mapped[int] = mapped_column(BIG_INTEGER)
+    gpus: Mapped[int] = mapped_column(BIG_INTEGER)
+    cost_usd_per_hour: Mapped[float] = mapped_column(Double)
+    payload_schema_version: Mapped[int]
+    payload: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class IdempotentRequestRow(Base):
+    """A request that made a plan, written in the plan's transaction: one request id makes one plan."""
+
+    __tablename__ = "idempotent_requests"
+    __table_args__ = (Index(None, "plan_id"),)
+
+    request_id: Mapped[UUID] = mapped_column(primary_key=True)
+    request_hash: Mapped[str] = mapped_column(String(REQUEST_HASH_LENGTH))
+    plan_id: Mapped[int] = mapped_column(BIG_INTEGER, ForeignKey(PlanRow.id, ondelete="CASCADE"))
+    create_time: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class ServiceSecretRow(Base):
+    """Keys that all replicas of the service share, made by the migration. They protect integrity, never access."""
+
+    __tablename__ = "service_secrets"
+
+    name: Mapped[str] = mapped_column(String(63), primary_key=True)
+    value: Mapped[bytes] = mapped_column(LargeBinary)
