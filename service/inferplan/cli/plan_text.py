@@ -1,0 +1,103 @@
+"""A plan as a person reads it: the calculation, what it would buy, what the reader should know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from inferplan.cli.figures import duration_text, quantity_text
+from inferplan.v1 import autoscaling_pb2, memory_pb2, performance_pb2, plan_pb2, workload_pb2
+
+_GIB = 2**30
+
+
+def print_plan(plan: plan_pb2.Plan, console: Console) -> None:
+    """Everything of a plan that fits a terminal; the whole of it is in the JSON form."""
+    _print_head(plan, console)
+    for step in plan.steps:
+        _print_step(step, console)
+    _print_verdicts(plan.verdicts, console)
+    _print_fleet(plan, console)
+    _print_policy(plan, console)
+    print_warnings(plan.warnings, console)
+
+
+def print_warnings(warnings: Iterable[memory_pb2.Warning], console: Console) -> None:
+    """Each warning's code and sentence."""
+    for warning in warnings:
+        console.print(f"[bold yellow]{warning.code}[/] {escape(warning.message)}")
+
+
+def _print_head(plan: plan_pb2.Plan, console: Console) -> None:
+    configuration = plan.configuration
+    method = plan_pb2.PlanMethod.Name(plan.input.method).removeprefix("PLAN_METHOD_")
+    model = plan.resolved.model.display_name
+    console.print(
+        f"[bold]{method} plan[/] for {escape(model)} on {configuration.accelerator.removeprefix('accelerators/')}"
+    )
+    engine = configuration.engine.removeprefix("engines/")
+    console.print(
+        f"{engine} {configuration.engine_version}, tensor parallel {configuration.parallelism.tensor_parallel}, "
+        f"{_memory_sentence(plan.memory)}"
+    )
+
+
+def _memory_sentence(memory: memory_pb2.MemoryEstimate) -> str:
+    return (
+        f"weights {memory.weights_bytes / _GIB:.2f} GiB and KV cache {memory.kv_cache_bytes / _GIB:.2f} GiB a GPU, "
+        f"{memory.kv_cache_tokens:,} tokens a replica"
+    )
+
+
+def _print_step(step: plan_pb2.CalculationStep, console: Console) -> None:
+    table = Table(title=f"{step.number}. {step.title}", title_justify="left", title_style="bold", expand=False)
+    table.add_column("symbol")
+    table.add_column("what")
+    table.add_column("formula")
+    table.add_column("inputs", overflow="fold")
+    table.add_column("value", justify="right")
+    for value in step.values:
+        inputs = ", ".join(f"{item.symbol} = {quantity_text(item.value, item.unit)}" for item in value.inputs)
+        table.add_row(
+            value.symbol, value.description, value.formula, inputs, f"[bold]{quantity_text(value.value, value.unit)}[/]"
+        )
+    console.print(table)
+
+
+def _print_verdicts(verdicts: Iterable[performance_pb2.ObjectiveVerdict], console: Console) -> None:
+    for verdict in verdicts:
+        objective = verdict.objective
+        metric = workload_pb2.LatencyMetric.Name(objective.metric).removeprefix("LATENCY_METRIC_").lower()
+        outcome = performance_pb2.ObjectiveVerdict.Outcome.Name(verdict.outcome).removeprefix("OUTCOME_")
+        console.print(
+            f"objective P{objective.percentile:g} {metric} at most {duration_text(objective.maximum)}: predicted "
+            f"{duration_text(verdict.predicted)}, {outcome.lower().replace('_', ' ')}"
+        )
+
+
+def _print_fleet(plan: plan_pb2.Plan, console: Console) -> None:
+    fleet = plan.fleet
+    capacity = plan.replica_capacity
+    console.print(
+        f"[bold]{fleet.active_replicas} active + {fleet.spare_replicas} spare replicas[/], {fleet.gpus} GPUs, "
+        f"${fleet.cost_usd_per_hour:,.2f} an hour, ${fleet.cost_usd_per_million_output_tokens:,.3f} a million output "
+        "tokens"
+    )
+    console.print(f"one replica: {capacity.requests_per_second:.1f} requests/s; {escape(capacity.limiting_detail)}")
+
+
+def _print_policy(plan: plan_pb2.Plan, console: Console) -> None:
+    policy = plan.autoscaling_policy
+    signals = ", ".join(f"{_signal_name(signal.kind)} {signal.target:g}" for signal in policy.signals)
+    console.print(
+        f"autoscaling: {policy.minimum_replicas} to {policy.maximum_replicas} replicas, {signals} a replica, up after "
+        f"{duration_text(policy.scale_up.cooldown)}, down after {duration_text(policy.scale_down.cooldown)}, "
+        f"{policy.warm_replicas} warm"
+    )
+
+
+def _signal_name(kind: autoscaling_pb2.AutoscalingSignal.Kind.ValueType) -> str:
+    return autoscaling_pb2.AutoscalingSignal.Kind.Name(kind).removeprefix("KIND_").lower().replace("_", " ")

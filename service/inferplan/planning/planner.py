@@ -1,0 +1,175 @@
+"""The use cases: a request in domain terms goes in, a stored or stateless answer comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeVar
+
+from inferplan.catalog import Accelerator, Catalog, Engine, Model
+from inferplan.errors import UnimplementedError, Violation
+from inferplan.planning.memory import MemoryRequest, estimate_memory_for, memory_violations
+from inferplan.planning.resolve import input_violations
+from inferplan.planning.textbook_plan import plan_by_textbook, textbook_setup_violations, textbook_violations
+from inferplan.resources.deployment import Deployment
+from inferplan.resources.plan import Plan, PlanContent, PlanInput, PlanMethod
+from inferplan.sizing.memory import MemoryEstimate
+from inferplan.storage.codec import request_digest
+from inferplan.storage.database import Database
+from inferplan.storage.deployments import DeploymentStore
+from inferplan.storage.pages import ListScope, PageCursor, PageTokens, page_size_of
+from inferplan.storage.plans import PlanStore
+
+DEFAULT_METHOD = PlanMethod.TEXTBOOK
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+EntryT = TypeVar("EntryT")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """One request for a plan. `caller` is who asks; an empty `request_id` means that a repetition is a new request."""
+
+    deployment_id: str
+    input: PlanInput
+    caller: str = ""
+    request_id: str = ""
+    validate_only: bool = False
+    allow_missing_deployment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """Which page of a list: `page_size` 0 means the default, an empty `page_token` the first page."""
+
+    page_size: int = 0
+    page_token: str = ""
+    show_deleted: bool = False
+
+
+class Planner:
+    """Everything that the service can be asked, over one catalogue and one database."""
+
+    def __init__(self, catalog: Catalog, deployments: DeploymentStore, plans: PlanStore, tokens: PageTokens) -> None:
+        self.catalog = catalog
+        self._deployments = deployments
+        self._plans = plans
+        self._tokens = tokens
+
+    @classmethod
+    def over(cls, catalog: Catalog, database: Database) -> Planner:
+        """A planner whose stores live in `database`, which is at this program's revision."""
+        return cls(catalog, DeploymentStore(database), PlanStore(database), PageTokens.load(database))
+
+    def input_violations(self, plan_input: PlanInput, path: str, broken_parts: Collection[str] = ()) -> list[Violation]:
+        """Everything that is wrong with a plan's input beyond its single fields; see resolve.input_violations."""
+        violations = input_violations(self.catalog, plan_input, path, broken_parts)
+        if _method(plan_input) is PlanMethod.TEXTBOOK:
+            violations += textbook_violations(plan_input, path)
+            if not violations and not broken_parts:
+                violations += textbook_setup_violations(self.catalog, plan_input, path)
+        return violations
+
+    def create_plan(self, request: PlanRequest) -> Plan:
+        """Compute a plan and store it as its deployment's next revision.
+
+        A `request_id` that was stored before returns that plan without computing anything, or raises AlreadyExistsError
+        if it came with another content. Raises NothingFitsError if no configuration holds what is asked, NotFoundError
+        for a deployment that does not exist.
+        """
+        digest = request_digest(request.deployment_id, request.input) if request.request_id else None
+        if digest is not None and not request.validate_only:
+            stored = self._plans.find_request(request.request_id, digest)
+            if stored is not None:
+                return stored
+        if not request.allow_missing_deployment:
+            self._deployments.get_deployment(request.deployment_id)
+        content = self.compute(request.input)
+        if request.validate_only:
+            return Plan(request.deployment_id, 0, content, request.caller)
+        return self._plans.create_plan(
+            request.deployment_id,
+            content,
+            created_by=request.caller,
+            request_id=request.request_id or None,
+            request_hash=digest,
+            allow_missing_deployment=request.allow_missing_deployment,
+        )
+
+    def compute(self, plan_input: PlanInput) -> PlanContent:
+        """What a plan says, stored nowhere."""
+        if _method(plan_input) is PlanMethod.SIMULATED:
+            raise UnimplementedError("method SIMULATED is part of the contract but not of this version; use TEXTBOOK")
+        return plan_by_textbook(self.catalog, plan_input)
+
+    def get_plan(self, deployment_id: str, revision: int | Literal["latest"]) -> Plan:
+        """One stored plan. Raises NotFoundError."""
+        return self._plans.get_plan(deployment_id, revision)
+
+    def list_plans(self, deployment_id: str | None, request: ListRequest) -> tuple[tuple[Plan, ...], str]:
+        """One page of plans, newest first, and the next page's token; None lists over all deployments."""
+        scope = ListScope("plans", parent=deployment_id or "-", show_deleted=request.show_deleted)
+        page = self._plans.list_plans(
+            deployment_id,
+            request.page_size,
+            self._tokens.decode(request.page_token, scope),
+            show_deleted=request.show_deleted,
+        )
+        return page.items, self._tokens.encode(page.next_cursor, scope)
+
+    def create_deployment(
+        self, deployment_id: str, *, display_name: str, labels: Mapping[str, str], caller: str
+    ) -> Deployment:
+        """Store a deployment without plans. Raises AlreadyExistsError."""
+        return self._deployments.create_deployment(
+            deployment_id, display_name=display_name, labels=labels, created_by=caller
+        )
+
+    def get_deployment(self, deployment_id: str) -> Deployment:
+        """One deployment. Raises NotFoundError."""
+        return self._deployments.get_deployment(deployment_id)
+
+    def list_deployments(self, request: ListRequest) -> tuple[tuple[Deployment, ...], str]:
+        """One page of deployments, newest first, and the next page's token."""
+        scope = ListScope("deployments", show_deleted=request.show_deleted)
+        page = self._deployments.list_deployments(
+            request.page_size, self._tokens.decode(request.page_token, scope), show_deleted=request.show_deleted
+        )
+        return page.items, self._tokens.encode(page.next_cursor, scope)
+
+    def list_models(self, request: ListRequest) -> tuple[Sequence[Model], str]:
+        """One page of models by id, and the next page's token."""
+        return self._catalog_page("models", self.catalog.models(), request)
+
+    def list_accelerators(self, request: ListRequest) -> tuple[Sequence[Accelerator], str]:
+        """One page of accelerators by id, and the next page's token."""
+        return self._catalog_page("accelerators", self.catalog.accelerators(), request)
+
+    def list_engines(self, request: ListRequest) -> tuple[Sequence[Engine], str]:
+        """One page of engines by id, and the next page's token."""
+        return self._catalog_page("engines", self.catalog.engines(), request)
+
+    def memory_violations(self, request: MemoryRequest, broken_parts: Collection[str] = ()) -> list[Violation]:
+        """Everything that is wrong with a memory question beyond its single fields."""
+        return memory_violations(self.catalog, request, broken_parts)
+
+    def estimate_memory(self, request: MemoryRequest) -> MemoryEstimate:
+        """Where a GPU's memory goes. A configuration that does not fit is an answer, not an error."""
+        return estimate_memory_for(self.catalog, request)
+
+    def _catalog_page(
+        self, collection: str, entries: Sequence[EntryT], request: ListRequest
+    ) -> tuple[Sequence[EntryT], str]:
+        """The catalogue does not change while the service runs, so a position in it is a cursor."""
+        scope = ListScope(collection)
+        cursor = self._tokens.decode(request.page_token, scope)
+        start = cursor.id if cursor else 0
+        end = start + page_size_of(request.page_size)
+        following = PageCursor(_EPOCH, end) if end < len(entries) else None
+        return entries[start:end], self._tokens.encode(following, scope)
+
+
+def _method(plan_input: PlanInput) -> PlanMethod:
+    return plan_input.method or DEFAULT_METHOD

@@ -1,0 +1,1 @@
+"""Protobuf messages to domain types and back: the one place where both are known."""

@@ -1,0 +1,75 @@
+"""Plans and deployments on the wire."""
+
+from __future__ import annotations
+
+from inferplan.resources.deployment import Deployment
+from inferplan.resources.plan import Plan, PlanInput, ResolvedInput
+from inferplan.rpc.convert.catalog import accelerator_to_wire, engine_to_wire, model_to_wire
+from inferplan.rpc.convert.mapping import fill_message, from_message, timestamp_from_datetime
+from inferplan.v1 import deployment_pb2, plan_pb2
+
+_CONTENT_BY_RULE = (
+    "input",
+    "configuration",
+    "memory",
+    "fleet",
+    "replica_capacity",
+    "performance",
+    "autoscaling_policy",
+)
+_REPEATED_CONTENT_BY_RULE = ("verdicts", "evidence", "alternatives", "pareto_front", "steps", "warnings")
+
+
+def plan_input_from_wire(message: plan_pb2.PlanInput) -> PlanInput:
+    """What is asked of the planner; not yet validated."""
+    return from_message(message, PlanInput)
+
+
+def plan_to_wire(plan: Plan) -> plan_pb2.Plan:
+    """A plan as a message; the same plan always gives the same bytes."""
+    content = plan.content
+    message = plan_pb2.Plan(
+        name=plan.name,
+        revision=plan.revision,
+        resolved=_resolved_to_wire(content.resolved),
+        calibration=content.calibration,
+        profiles=content.profiles,
+        seed=content.seed,
+        service_version=content.service_version,
+        created_by=plan.created_by,
+    )
+    for field in _CONTENT_BY_RULE:
+        fill_message(getattr(content, field), getattr(message, field))
+    for field in _REPEATED_CONTENT_BY_RULE:
+        for item in getattr(content, field):
+            fill_message(item, getattr(message, field).add())
+    if plan.create_time is not None:
+        message.create_time.CopyFrom(timestamp_from_datetime(plan.create_time))
+    if plan.delete_time is not None:
+        message.delete_time.CopyFrom(timestamp_from_datetime(plan.delete_time))
+    return message
+
+
+def _resolved_to_wire(resolved: ResolvedInput) -> plan_pb2.ResolvedInput:
+    return plan_pb2.ResolvedInput(
+        model=model_to_wire(resolved.model),
+        accelerators=[accelerator_to_wire(accelerator) for accelerator in resolved.accelerators],
+        engine=engine_to_wire(resolved.engine),
+    )
+
+
+def deployment_to_wire(deployment: Deployment) -> deployment_pb2.Deployment:
+    """A deployment as a message."""
+    message = deployment_pb2.Deployment(
+        name=deployment.name,
+        display_name=deployment.display_name,
+        labels=dict(deployment.labels),
+        latest_revision=deployment.latest_revision,
+        latest_plan=deployment.latest_plan,
+        create_time=timestamp_from_datetime(deployment.create_time),
+        update_time=timestamp_from_datetime(deployment.update_time),
+        created_by=deployment.created_by,
+    )
+    if deployment.delete_time is not None:
+        message.delete_time.CopyFrom(timestamp_from_datetime(deployment.delete_time))
+    return message

@@ -1,0 +1,101 @@
+"""PlanService: deployments and their plans."""
+
+from __future__ import annotations
+
+import grpc
+
+from inferplan.errors import Violation
+from inferplan.planning.planner import ListRequest, Planner, PlanRequest
+from inferplan.rpc.convert.plan import deployment_to_wire, plan_input_from_wire, plan_to_wire
+from inferplan.rpc.validation import message_violations, raise_violations
+from inferplan.v1 import deployment_pb2, plan_pb2, plan_service_pb2, plan_service_pb2_grpc
+
+INPUT_PATH = "plan.input"
+DEPLOYMENTS = "deployments/"
+ANONYMOUS = "anonymous"
+
+
+class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
+    """Validates, converts, asks the planner, converts back."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+
+    def CreateDeployment(
+        self, request: plan_service_pb2.CreateDeploymentRequest, _context: grpc.ServicerContext
+    ) -> deployment_pb2.Deployment:
+        raise_violations(message_violations(request))
+        deployment = self._planner.create_deployment(
+            request.deployment_id,
+            display_name=request.deployment.display_name,
+            labels=dict(request.deployment.labels),
+            caller=ANONYMOUS,
+        )
+        return deployment_to_wire(deployment)
+
+    def GetDeployment(
+        self, request: plan_service_pb2.GetDeploymentRequest, _context: grpc.ServicerContext
+    ) -> deployment_pb2.Deployment:
+        raise_violations(message_violations(request))
+        return deployment_to_wire(self._planner.get_deployment(request.name.removeprefix(DEPLOYMENTS)))
+
+    def ListDeployments(
+        self, request: plan_service_pb2.ListDeploymentsRequest, _context: grpc.ServicerContext
+    ) -> plan_service_pb2.ListDeploymentsResponse:
+        raise_violations([*message_violations(request), *_unsupported(request)])
+        deployments, token = self._planner.list_deployments(
+            ListRequest(request.page_size, request.page_token, request.show_deleted)
+        )
+        return plan_service_pb2.ListDeploymentsResponse(
+            deployments=[deployment_to_wire(deployment) for deployment in deployments], next_page_token=token
+        )
+
+    def CreatePlan(self, request: plan_service_pb2.CreatePlanRequest, _context: grpc.ServicerContext) -> plan_pb2.Plan:
+        plan_input = plan_input_from_wire(request.plan.input)
+        violations = message_violations(request)
+        raise_violations([*violations, *self._planner.input_violations(plan_input, INPUT_PATH, _parts(violations))])
+        plan = self._planner.create_plan(
+            PlanRequest(
+                deployment_id=request.parent.removeprefix(DEPLOYMENTS),
+                input=plan_input,
+                caller=ANONYMOUS,
+                request_id=request.request_id.lower(),
+                validate_only=request.validate_only,
+                allow_missing_deployment=request.allow_missing_deployment,
+            )
+        )
+        return plan_to_wire(plan)
+
+    def GetPlan(self, request: plan_service_pb2.GetPlanRequest, _context: grpc.ServicerContext) -> plan_pb2.Plan:
+        raise_violations(message_violations(request))
+        deployment_id, _plans, revision = request.name.removeprefix(DEPLOYMENTS).split("/")
+        return plan_to_wire(self._planner.get_plan(deployment_id, "latest" if revision == "latest" else int(revision)))
+
+    def ListPlans(
+        self, request: plan_service_pb2.ListPlansRequest, _context: grpc.ServicerContext
+    ) -> plan_service_pb2.ListPlansResponse:
+        raise_violations([*message_violations(request), *_unsupported(request)])
+        parent = request.parent.removeprefix(DEPLOYMENTS)
+        plans, token = self._planner.list_plans(
+            None if parent == "-" else parent, ListRequest(request.page_size, request.page_token, request.show_deleted)
+        )
+        return plan_service_pb2.ListPlansResponse(plans=[plan_to_wire(plan) for plan in plans], next_page_token=token)
+
+
+def _parts(violations: list[Violation]) -> set[str]:
+    """The parts of a plan's input, such as `workload`, that hold an illegal field."""
+    prefix = f"{INPUT_PATH}."
+    below = [violation.field.removeprefix(prefix) for violation in violations if violation.field.startswith(prefix)]
+    return {path.split(".")[0].split("[")[0] for path in below}
+
+
+def _unsupported(
+    request: plan_service_pb2.ListPlansRequest | plan_service_pb2.ListDeploymentsRequest,
+) -> list[Violation]:
+    """Parts of the contract that lists do not do yet; ignoring them would return entries that were not asked for."""
+    set_fields = {descriptor.name for descriptor, _value in request.ListFields()}
+    return [
+        Violation(field, "is not supported by this version; leave it empty", "UNSUPPORTED")
+        for field in ("filter", "order_by", "read_mask")
+        if field in set_fields
+    ]
