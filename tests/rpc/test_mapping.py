@@ -96,6 +96,13 @@ def test_an_empty_memory_request_has_the_defaults() -> None:
     assert request.measured.weights_bytes is None
 
 
+def test_a_part_that_must_be_there_and_is_not_reads_as_empty() -> None:
+    plan_input = plan_input_from_wire(plan_pb2.PlanInput())
+    assert plan_input.model.model is None
+    assert plan_input.hardware.accelerators == ()
+    assert plan_input.workload.traffic_classes == ()
+
+
 def test_absent_differs_from_zero() -> None:
     message = workload_pb2.TrafficClass(prefix_cache_hit_ratio=0)
     assert from_message(message, TrafficClass).prefix_cache_hit_ratio == 0

@@ -175,6 +175,15 @@ def test_all_that_is_wrong_is_told_at_once(plans: Stub) -> None:
     assert "llama-2-7b" in found["plan.input.model.model"]
 
 
+def test_an_empty_request_names_every_part_that_must_be_there(plans: Stub) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        plans.CreatePlan(plan_service_pb2.CreatePlanRequest())
+    assert {"parent", "plan"} <= set(violations(caught.value))
+    with pytest.raises(grpc.RpcError) as caught:
+        plans.CreatePlan(create_plan_request(plan_input=plan_pb2.PlanInput()))
+    assert {"plan.input.model", "plan.input.hardware", "plan.input.workload"} <= set(violations(caught.value))
+
+
 def test_names_that_are_not_known_come_with_the_nearest(plans: Stub) -> None:
     plan_input = chatbot_input()
     plan_input.model.model = "lama-2-7b"

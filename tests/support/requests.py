@@ -50,6 +50,7 @@ def create_plan_request(
         allow_missing_deployment=True,
         **fields,  # type: ignore[arg-type]
     )
+    request.plan.input.SetInParent()
     request.plan.input.CopyFrom(plan_input if plan_input is not None else chatbot_input())
     return request
 

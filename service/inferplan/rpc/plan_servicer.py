@@ -83,9 +83,12 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
 
 
 def _parts(violations: list[Violation]) -> set[str]:
-    """The parts of a plan's input, such as `workload`, that hold an illegal field."""
+    """The parts of a plan's input, such as `workload`, that hold an illegal field; all of them if it is missing."""
+    fields = {violation.field for violation in violations}
+    if fields & {"plan", INPUT_PATH}:
+        return {descriptor.name for descriptor in plan_pb2.PlanInput.DESCRIPTOR.fields}
     prefix = f"{INPUT_PATH}."
-    below = [violation.field.removeprefix(prefix) for violation in violations if violation.field.startswith(prefix)]
+    below = [field.removeprefix(prefix) for field in fields if field.startswith(prefix)]
     return {path.split(".")[0].split("[")[0] for path in below}
 
 

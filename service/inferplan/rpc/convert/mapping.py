@@ -109,6 +109,9 @@ def from_message(message: Message, domain_type: type[DomainT]) -> DomainT:
         has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
         if value is None and has_default:
             continue
+        if value is None and dataclasses.is_dataclass(hints[field.name]):
+            # A part that must be there and is not: empty, so that everything wrong with the rest can be told too.
+            value = from_message(getattr(message, descriptor.name), hints[field.name])
         arguments[field.name] = value
     return domain_type(**arguments)
 
