@@ -26,7 +26,10 @@ $(STAMP): requirements-dev.lock pyproject.toml
 demo: $(STAMP) ## Size the worked example and store the plan
 	@mkdir -p .demo
 	@echo "Database: $(DEMO_DATABASE_URL)"
+	@echo "What textbook arithmetic would buy:"
 	INFERPLAN_DATABASE_URL=$(DEMO_DATABASE_URL) $(BIN)/inferplan plan -f docs/examples/chatbot.yaml --method textbook
+	@echo "What playing the engine's scheduler finds:"
+	INFERPLAN_DATABASE_URL=$(DEMO_DATABASE_URL) $(BIN)/inferplan plan -f docs/examples/chatbot.yaml
 
 test: lint ## Lint, then run the tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal

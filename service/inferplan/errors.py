@@ -106,6 +106,12 @@ class UnimplementedError(InferplanError):
     reason = "UNIMPLEMENTED"
 
 
+class CancelledError(InferplanError):
+    """Whoever asked has gone, or said stop; nothing was stored."""
+
+    reason = "CANCELLED"
+
+
 class ConflictError(InferplanError):
     """A concurrent change won the race; the caller may read again and retry."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -32,7 +33,14 @@ class Settings(BaseSettings):
     listen: str = Field(
         default="127.0.0.1:7460", description="Address that the server listens on, HOST:PORT or unix:PATH."
     )
-    handler_threads: int = Field(default=8, ge=1, le=256, description="Threads that handle calls.")
+    handler_threads: int = Field(default=16, ge=1, le=256, description="Threads that handle calls.")
+    planning_slots: int = Field(
+        default_factory=lambda: os.cpu_count() or 1, ge=1, le=256, description="Calls that simulate at once."
+    )
+    planning_queue: int = Field(default=4, ge=0, le=256, description="Calls that wait for a simulation slot.")
+    planning_wait_seconds: float = Field(
+        default=1.0, ge=0, le=600, description="Longest wait for a simulation slot before a call is shed."
+    )
     maximum_concurrent_rpcs: int = Field(
         default=256, ge=1, le=100_000, description="Calls in flight beyond which new ones are shed at once."
     )

@@ -269,13 +269,32 @@ def test_quota_and_budget(plans: Stub, field: str, value: float, rule: str) -> N
     assert [item.type for item in failure.violations] == [rule]
 
 
-def test_what_is_not_there_yet_says_so(plans: Stub) -> None:
+def test_simulated_is_the_default_and_proves_its_fleet(plans: Stub) -> None:
+    """Two replicas saturate; of the fleet that is chosen, one replica less fails."""
     plan_input = chatbot_input()
-    plan_input.method = plan_pb2.PLAN_METHOD_SIMULATED
+    plan_input.method = plan_pb2.PLAN_METHOD_UNSPECIFIED
+    plan = plans.CreatePlan(create_plan_request("simulated", plan_input))
+    assert plan.input.method == plan_pb2.PLAN_METHOD_SIMULATED
+    assert 4 <= plan.fleet.active_replicas <= 7
+    trials = {(trial.replicas, trial.replicas_down): trial for trial in plan.evidence}
+    active = plan.fleet.active_replicas
+    assert trials[active, 0].holds
+    assert not trials[active - 1, 0].holds
+    assert trials[2, 0].performance.saturated
+    assert {verdict.outcome for verdict in plan.verdicts} == {performance_pb2.ObjectiveVerdict.OUTCOME_HOLDS}
+    codes = {warning.code for warning in plan.warnings}
+    assert {"TEXTBOOK_UNDERPROVISIONS", "CALIBRATION_IS_DATASHEET"} <= codes
+    assert plan.seed > 0
+    again = plans.CreatePlan(create_plan_request("simulated", plan_input, validate_only=True))
+    assert (again.seed, again.fleet, again.performance) == (plan.seed, plan.fleet, plan.performance)
+
+
+def test_what_is_not_there_yet_says_so(plans: Stub) -> None:
     for call in (
-        lambda: plans.CreatePlan(create_plan_request(plan_input=plan_input)),
         lambda: plans.RenderPlan(plan_service_pb2.RenderPlanRequest(name="deployments/a/plans/1", target="keda")),
-        lambda: list(plans.SimulatePlan(plan_service_pb2.SimulatePlanRequest(name="deployments/a/plans/1"))),
+        lambda: plans.ComparePlans(
+            plan_service_pb2.ComparePlansRequest(base="deployments/a/plans/1", target="deployments/a/plans/2")
+        ),
     ):
         with pytest.raises(grpc.RpcError) as caught:
             call()

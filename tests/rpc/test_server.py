@@ -22,6 +22,7 @@ from inferplan.rpc.logging import SecretMasker, configure_logging, password_of
 from inferplan.rpc.server import SERVICE_NAMES, PlanningServer, ServerOptions
 from inferplan.rpc.startup import open_planner
 from inferplan.settings import Settings, mask_password
+from inferplan.simulation import Cancellation
 from inferplan.v1 import catalog_service_pb2, catalog_service_pb2_grpc, plan_service_pb2_grpc, profile_service_pb2
 from inferplan.v1 import profile_service_pb2_grpc as profiles_grpc
 from support.requests import create_plan_request, detail
@@ -115,10 +116,10 @@ def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, monkeypatc
     released = threading.Event()
     create_plan = Planner.create_plan
 
-    def slow_create_plan(planner: Planner, request: PlanRequest) -> Plan:
+    def slow_create_plan(planner: Planner, request: PlanRequest, cancellation: Cancellation) -> Plan:
         all_inside.wait(timeout=60)
         released.wait(timeout=60)
-        return create_plan(planner, request)
+        return create_plan(planner, request, cancellation)
 
     monkeypatch.setattr(Planner, "create_plan", slow_create_plan)
     settings = Settings(database_url=SecretStr(f"sqlite:///{tmp_path / 'inferplan.db'}"))

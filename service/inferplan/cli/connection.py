@@ -33,7 +33,7 @@ def connect(server: str | None, settings: Settings) -> Iterator[grpc.Channel]:
     with tempfile.TemporaryDirectory(prefix="inferplan-") as folder:
         address = f"unix:{Path(folder) / 'inferplan.sock'}"
         with open_planner(settings) as planner:
-            options = ServerOptions(listen=address, handler_threads=2, reflection=False)
+            options = ServerOptions(listen=address, handler_threads=2, reflection=False, compile_first=False)
             with (
                 PlanningServer(planner, options),
                 grpc.insecure_channel(address, options=_options(settings)) as channel,

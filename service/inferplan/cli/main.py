@@ -9,7 +9,10 @@ from inferplan.cli.catalog_commands import accelerators_group, models_group
 from inferplan.cli.database_commands import database_group
 from inferplan.cli.memory_command import memory_command
 from inferplan.cli.plan_commands import plan_command, plans_group
+from inferplan.cli.predict_command import predict_command
+from inferplan.cli.search_command import search_command
 from inferplan.cli.serve_command import config_command, serve_command
+from inferplan.cli.simulate_command import simulate_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -32,6 +35,9 @@ def version_command() -> None:
 main.add_command(plan_command)
 main.add_command(plans_group)
 main.add_command(memory_command)
+main.add_command(predict_command)
+main.add_command(search_command)
+main.add_command(simulate_command)
 main.add_command(models_group)
 main.add_command(accelerators_group)
 main.add_command(database_group)

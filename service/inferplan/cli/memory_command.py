@@ -9,62 +9,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from inferplan.cli.configuration_options import ReplicaOptions, replica_options
 from inferplan.cli.connection import CALL_SECONDS, connect
 from inferplan.cli.failures import EXIT_NOTHING_FITS, explained
-from inferplan.cli.options import (
-    KV_PRECISIONS,
-    PRECISIONS,
-    format_option,
-    model_source,
-    precision_value,
-    server_option,
-    settings_or_exit,
-)
+from inferplan.cli.options import format_option, server_option, settings_or_exit
 from inferplan.cli.output import console, print_json
 from inferplan.cli.plan_text import print_warnings
-from inferplan.v1 import memory_pb2, sizing_service_pb2, sizing_service_pb2_grpc, workload_pb2
+from inferplan.v1 import memory_pb2, sizing_service_pb2, sizing_service_pb2_grpc
 
 _GIB = 2**30
 
-COUNT = click.IntRange(1, 2**31 - 1)
-"""Zero would mean "not given" in the contract, so the command line refuses it itself."""
-
 
 @click.command("memory")
-@click.option("--model", required=True, metavar="ID_OR_CONFIG", help="Catalogue name, or path of a config.json.")
-@click.option("--accelerator", required=True, metavar="ID", help="Catalogue name, such as h100-sxm-80gb.")
-@click.option("--tensor-parallel", type=COUNT, default=1, show_default=True, help="GPUs that share every layer.")
-@click.option("--pipeline-parallel", type=COUNT, default=1, show_default=True, help="Stages of layers.")
-@click.option("--expert-parallel", type=COUNT, default=1, show_default=True, help="GPUs that share the experts.")
-@click.option("--gpu-memory-utilization", type=float, help="Fraction of the visible memory that the engine claims.")
-@click.option("--max-model-len", type=COUNT, help="Longest context, in tokens.")
-@click.option("--max-num-seqs", type=COUNT, help="Sequences that run at once.")
-@click.option("--max-num-batched-tokens", type=COUNT, help="Token budget of one step.")
-@click.option("--kv-dtype", type=click.Choice(KV_PRECISIONS), help="Number format of the KV cache.")
-@click.option(
-    "--precision", type=click.Choice(PRECISIONS), help="Number format of the weights; default: the checkpoint's."
-)
-@click.option("--engine", default="", metavar="ID", help="Serving engine; default: vllm.")
-@click.option("--engine-version", default="", metavar="VERSION", help="Default: the newest that the catalogue knows.")
+@replica_options
 @server_option
 @format_option("text", "json")
-def memory_command(
-    model: str,
-    accelerator: str,
-    tensor_parallel: int,
-    pipeline_parallel: int,
-    expert_parallel: int,
-    gpu_memory_utilization: float | None,
-    max_model_len: int | None,
-    max_num_seqs: int | None,
-    max_num_batched_tokens: int | None,
-    kv_dtype: str | None,
-    precision: str | None,
-    engine: str,
-    engine_version: str,
-    server: str | None,
-    output_format: str,
-) -> None:
+def memory_command(replica: ReplicaOptions, server: str | None, output_format: str) -> None:
     """Say where a GPU's memory goes and how much context fits.
 
     Exits with 3 if the configuration does not fit; the answer says by how much and what would.
@@ -72,23 +32,10 @@ def memory_command(
     settings = settings_or_exit()
     with explained(), connect(server, settings) as channel:
         request = sizing_service_pb2.EstimateMemoryRequest(
-            model=model_source(model),
-            accelerator=accelerator,
-            parallelism=workload_pb2.Parallelism(
-                tensor_parallel=tensor_parallel,
-                pipeline_parallel=pipeline_parallel,
-                expert_parallel=expert_parallel,
-            ),
-            engine=workload_pb2.EngineSettings(
-                engine=engine,
-                version=engine_version,
-                weight_precision=precision_value(precision),
-                kv_precision=precision_value(kv_dtype),
-                gpu_memory_utilization=gpu_memory_utilization,
-                max_num_seqs=max_num_seqs,
-                max_num_batched_tokens=max_num_batched_tokens,
-                max_model_len_tokens=max_model_len,
-            ),
+            model=replica.model_source(),
+            accelerator=replica.accelerator,
+            parallelism=replica.parallelism(),
+            engine=replica.engine_settings(),
         )
         estimate = sizing_service_pb2_grpc.SizingServiceStub(channel).EstimateMemory(request, timeout=CALL_SECONDS)
     if output_format == "json":

@@ -20,6 +20,11 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False, soft_wrap=False)
 
 
+def error_console() -> Console:
+    """Standard error for people; progress shows there, and only on a terminal."""
+    return Console(stderr=True, highlight=False)
+
+
 def print_json(message: Message) -> None:
     """The message in protobuf's canonical JSON."""
     sys.stdout.write(json_format.MessageToJson(message, ensure_ascii=False))

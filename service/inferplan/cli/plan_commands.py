@@ -10,10 +10,12 @@ import grpc
 from rich.table import Table
 
 from inferplan.cli.connection import CALL_SECONDS, connect
+from inferplan.cli.curves import latency_curve, plan_as_prediction
 from inferplan.cli.failures import explained
 from inferplan.cli.options import format_option, server_option, settings_or_exit
-from inferplan.cli.output import FORMATS, console, print_json, print_json_list, print_yaml
+from inferplan.cli.output import FORMATS, console, error_console, print_json, print_json_list, print_yaml
 from inferplan.cli.plan_text import print_plan
+from inferplan.cli.plots import plot_latency_curve, plot_path_option
 from inferplan.cli.workload_file import fill_input, read_workload_file
 from inferplan.settings import mask_password
 from inferplan.v1 import plan_pb2, plan_service_pb2, plan_service_pb2_grpc
@@ -29,6 +31,7 @@ METHODS = ("textbook", "simulated")
 @click.option("--deployment", metavar="ID", help="Where to keep the plan; default: the file's `deployment`.")
 @click.option("--dry-run", is_flag=True, help="Compute and print the plan, store nothing.")
 @click.option("--request-id", metavar="UUID", help="Repeat a request safely: the same id gives the same plan.")
+@plot_path_option("latency percentiles of the planned fleet against rate, with the objectives and the knee")
 @server_option
 @format_option(*FORMATS)
 def plan_command(
@@ -37,6 +40,7 @@ def plan_command(
     deployment: str | None,
     dry_run: bool,
     request_id: str | None,
+    plot: Path | None,
     server: str | None,
     output_format: str,
 ) -> None:
@@ -55,7 +59,10 @@ def plan_command(
         if method is not None:
             request.plan.input.method = plan_pb2.PlanMethod.Value(f"PLAN_METHOD_{method.upper()}")
         with connect(server, settings) as channel:
-            plan = plan_service_pb2_grpc.PlanServiceStub(channel).CreatePlan(request, timeout=CALL_SECONDS)
+            with error_console().status("planning"):
+                plan = plan_service_pb2_grpc.PlanServiceStub(channel).CreatePlan(request, timeout=CALL_SECONDS)
+            if plot is not None:
+                plot_latency_curve(latency_curve(channel, plan_as_prediction(plan)), plan.input.objectives, plot)
     _print_plan(plan, output_format)
     if output_format == "text":
         where = server or mask_password(settings.database_url.get_secret_value())

@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from inferplan.cli.figures import duration_text, quantity_text
-from inferplan.v1 import autoscaling_pb2, memory_pb2, performance_pb2, plan_pb2, workload_pb2
+from inferplan.cli.performance_text import print_evidence, print_performance, print_verdicts
+from inferplan.v1 import autoscaling_pb2, memory_pb2, plan_pb2
 
 _GIB = 2**30
 
@@ -19,8 +20,12 @@ def print_plan(plan: plan_pb2.Plan, console: Console) -> None:
     _print_head(plan, console)
     for step in plan.steps:
         _print_step(step, console)
-    _print_verdicts(plan.verdicts, console)
+    if plan.performance.simulated_requests:
+        print_performance(plan.performance, console)
+    print_verdicts(plan.verdicts, console)
     _print_fleet(plan, console)
+    print_evidence(plan.evidence, console)
+    _print_alternatives(plan, console)
     _print_policy(plan, console)
     print_warnings(plan.warnings, console)
 
@@ -67,17 +72,6 @@ def _print_step(step: plan_pb2.CalculationStep, console: Console) -> None:
     console.print(table)
 
 
-def _print_verdicts(verdicts: Iterable[performance_pb2.ObjectiveVerdict], console: Console) -> None:
-    for verdict in verdicts:
-        objective = verdict.objective
-        metric = workload_pb2.LatencyMetric.Name(objective.metric).removeprefix("LATENCY_METRIC_").lower()
-        outcome = performance_pb2.ObjectiveVerdict.Outcome.Name(verdict.outcome).removeprefix("OUTCOME_")
-        console.print(
-            f"objective P{objective.percentile:g} {metric} at most {duration_text(objective.maximum)}: predicted "
-            f"{duration_text(verdict.predicted)}, {outcome.lower().replace('_', ' ')}"
-        )
-
-
 def _print_fleet(plan: plan_pb2.Plan, console: Console) -> None:
     fleet = plan.fleet
     capacity = plan.replica_capacity
@@ -87,6 +81,21 @@ def _print_fleet(plan: plan_pb2.Plan, console: Console) -> None:
         "tokens"
     )
     console.print(f"one replica: {capacity.requests_per_second:.1f} requests/s; {escape(capacity.limiting_detail)}")
+
+
+def _print_alternatives(plan: plan_pb2.Plan, console: Console) -> None:
+    if not plan.alternatives:
+        return
+    table = Table("accelerator", "tp", "replicas", "GPUs", "$ an hour", title="Alternatives", title_justify="left")
+    for candidate in plan.alternatives:
+        table.add_row(
+            candidate.configuration.accelerator.removeprefix("accelerators/"),
+            str(candidate.configuration.parallelism.tensor_parallel),
+            f"{candidate.fleet.active_replicas} + {candidate.fleet.spare_replicas}",
+            str(candidate.fleet.gpus),
+            f"{candidate.fleet.cost_usd_per_hour:,.2f}",
+        )
+    console.print(table)
 
 
 def _print_policy(plan: plan_pb2.Plan, console: Console) -> None:

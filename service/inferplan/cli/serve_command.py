@@ -32,6 +32,9 @@ def serve_command(listen: str | None, migrate: bool) -> None:
     options = ServerOptions(
         listen=listen or settings.listen,
         handler_threads=settings.handler_threads,
+        planning_slots=settings.planning_slots,
+        planning_queue=settings.planning_queue,
+        planning_wait_seconds=settings.planning_wait_seconds,
         maximum_concurrent_rpcs=settings.maximum_concurrent_rpcs,
         maximum_message_bytes=settings.maximum_message_bytes,
         reflection=settings.reflection,

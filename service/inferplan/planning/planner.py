@@ -8,12 +8,18 @@ from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 from inferplan.catalog import Accelerator, Catalog, Engine, Model
-from inferplan.errors import UnimplementedError, Violation
+from inferplan.errors import Violation
 from inferplan.planning.memory import MemoryRequest, estimate_memory_for, memory_violations
+from inferplan.planning.predict import Prediction, PredictionRequest, predict, prediction_violations
 from inferplan.planning.resolve import input_violations
+from inferplan.planning.search import SearchAnswer, search_configurations
+from inferplan.planning.simulate import SimulationChanges, SimulationReport, simulate_plan
+from inferplan.planning.simulated_plan import plan_by_simulation, simulated_setup_violations, simulated_violations
+from inferplan.planning.simulation_options import calibration_violations, percentile_violations
 from inferplan.planning.textbook_plan import plan_by_textbook, textbook_setup_violations, textbook_violations
 from inferplan.resources.deployment import Deployment
 from inferplan.resources.plan import Plan, PlanContent, PlanInput, PlanMethod
+from inferplan.simulation import Cancellation
 from inferplan.sizing.memory import MemoryEstimate
 from inferplan.storage.codec import request_digest
 from inferplan.storage.database import Database
@@ -21,7 +27,7 @@ from inferplan.storage.deployments import DeploymentStore
 from inferplan.storage.pages import ListScope, PageCursor, PageTokens, page_size_of
 from inferplan.storage.plans import PlanStore
 
-DEFAULT_METHOD = PlanMethod.TEXTBOOK
+DEFAULT_METHOD = PlanMethod.SIMULATED
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -65,14 +71,33 @@ class Planner:
 
     def input_violations(self, plan_input: PlanInput, path: str, broken_parts: Collection[str] = ()) -> list[Violation]:
         """Everything that is wrong with a plan's input beyond its single fields; see resolve.input_violations."""
+        simulated = self.simulates(plan_input)
         violations = input_violations(self.catalog, plan_input, path, broken_parts)
-        if _method(plan_input) is PlanMethod.TEXTBOOK:
-            violations += textbook_violations(plan_input, path)
-            if not violations and not broken_parts:
-                violations += textbook_setup_violations(self.catalog, plan_input, path)
-        return violations
+        if violations or broken_parts:
+            return violations + ([] if simulated else textbook_violations(plan_input, path))
+        if simulated:
+            return self._simulated_violations(plan_input, path)
+        return textbook_violations(plan_input, path) or textbook_setup_violations(self.catalog, plan_input, path)
 
-    def create_plan(self, request: PlanRequest) -> Plan:
+    def search_violations(
+        self, plan_input: PlanInput, path: str, broken_parts: Collection[str] = ()
+    ) -> list[Violation]:
+        """Everything that is wrong with a search's input beyond its single fields."""
+        violations = input_violations(self.catalog, plan_input, path, broken_parts)
+        return violations if violations or broken_parts else self._simulated_violations(plan_input, path)
+
+    def search(self, plan_input: PlanInput, cancellation: Cancellation | None = None) -> SearchAnswer:
+        """Configurations that hold what is asked, ranked. Raises CancelledError."""
+        return search_configurations(self.catalog, plan_input, cancellation)
+
+    def _simulated_violations(self, plan_input: PlanInput, path: str) -> list[Violation]:
+        return [
+            *calibration_violations(plan_input.calibration, f"{path}.calibration"),
+            *percentile_violations(plan_input.objectives, None, f"{path}.objectives"),
+            *simulated_violations(plan_input, path),
+        ] or simulated_setup_violations(self.catalog, plan_input, path)
+
+    def create_plan(self, request: PlanRequest, cancellation: Cancellation | None = None) -> Plan:
         """Compute a plan and store it as its deployment's next revision.
 
         A `request_id` that was stored before returns that plan without computing anything, or raises AlreadyExistsError
@@ -86,7 +111,7 @@ class Planner:
                 return stored
         if not request.allow_missing_deployment:
             self._deployments.get_deployment(request.deployment_id)
-        content = self.compute(request.input)
+        content = self.compute(request.input, cancellation)
         if request.validate_only:
             return Plan(request.deployment_id, 0, content, request.caller)
         return self._plans.create_plan(
@@ -98,10 +123,10 @@ class Planner:
             allow_missing_deployment=request.allow_missing_deployment,
         )
 
-    def compute(self, plan_input: PlanInput) -> PlanContent:
+    def compute(self, plan_input: PlanInput, cancellation: Cancellation | None = None) -> PlanContent:
         """What a plan says, stored nowhere."""
-        if _method(plan_input) is PlanMethod.SIMULATED:
-            raise UnimplementedError("method SIMULATED is part of the contract but not of this version; use TEXTBOOK")
+        if self.simulates(plan_input):
+            return plan_by_simulation(self.catalog, plan_input, cancellation)
         return plan_by_textbook(self.catalog, plan_input)
 
     def get_plan(self, deployment_id: str, revision: int | Literal["latest"]) -> Plan:
@@ -150,6 +175,24 @@ class Planner:
     def list_engines(self, request: ListRequest) -> tuple[Sequence[Engine], str]:
         """One page of engines by id, and the next page's token."""
         return self._catalog_page("engines", self.catalog.engines(), request)
+
+    def simulates(self, plan_input: PlanInput) -> bool:
+        """Whether a plan for this input is computed by simulation, which takes a core for a while."""
+        return _method(plan_input) is PlanMethod.SIMULATED
+
+    def prediction_violations(self, request: PredictionRequest, broken_parts: Collection[str] = ()) -> list[Violation]:
+        """Everything that is wrong with a prediction request beyond its single fields."""
+        return prediction_violations(self.catalog, request, broken_parts)
+
+    def predict(self, request: PredictionRequest, cancellation: Cancellation | None = None) -> Prediction:
+        """What a configuration does under a load. Raises NothingFitsError if it does not start, CancelledError."""
+        return predict(self.catalog, request, cancellation)
+
+    def simulate_plan(
+        self, plan: Plan, changes: SimulationChanges, cancellation: Cancellation | None = None
+    ) -> SimulationReport:
+        """Play a stored plan again. Raises InvalidInputError for a load that it cannot take, CancelledError."""
+        return simulate_plan(plan.content, changes, cancellation)
 
     def memory_violations(self, request: MemoryRequest, broken_parts: Collection[str] = ()) -> list[Violation]:
         """Everything that is wrong with a memory question beyond its single fields."""

@@ -14,6 +14,7 @@ from inferplan.errors import (
     MAXIMUM_REPORTED_VIOLATIONS,
     AlreadyExistsError,
     BrokenRule,
+    CancelledError,
     ConflictError,
     InferplanError,
     InvalidInputError,
@@ -45,6 +46,7 @@ STATUS_CODES: dict[type[InferplanError], grpc.StatusCode] = {
     StorageUnavailableError: grpc.StatusCode.UNAVAILABLE,
     StorageStateError: grpc.StatusCode.FAILED_PRECONDITION,
     UnimplementedError: grpc.StatusCode.UNIMPLEMENTED,
+    CancelledError: grpc.StatusCode.CANCELLED,
 }
 
 

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+
 import grpc
+from google.protobuf.message import Message
 
 from inferplan.errors import Violation
 from inferplan.planning.planner import ListRequest, Planner, PlanRequest
-from inferplan.rpc.convert.plan import deployment_to_wire, plan_input_from_wire, plan_to_wire
+from inferplan.resources.plan import Plan
+from inferplan.rpc.cancellation import cancelled_with
+from inferplan.rpc.convert.plan import (
+    deployment_to_wire,
+    plan_input_from_wire,
+    plan_to_wire,
+    simulation_changes_from_wire,
+    simulation_report_to_wire,
+)
+from inferplan.rpc.gate import WorkGate
 from inferplan.rpc.validation import message_violations, raise_violations
+from inferplan.simulation import Cancellation
 from inferplan.v1 import deployment_pb2, plan_pb2, plan_service_pb2, plan_service_pb2_grpc
 
 INPUT_PATH = "plan.input"
 DEPLOYMENTS = "deployments/"
 ANONYMOUS = "anonymous"
 
+PROGRESS_SECONDS = 0.2
+"""Time between two progress messages of a stream."""
+
 
 class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
     """Validates, converts, asks the planner, converts back."""
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: Planner, gate: WorkGate) -> None:
         self._planner = planner
+        self._gate = gate
 
     def CreateDeployment(
         self, request: plan_service_pb2.CreateDeploymentRequest, _context: grpc.ServicerContext
@@ -50,11 +68,13 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
             deployments=[deployment_to_wire(deployment) for deployment in deployments], next_page_token=token
         )
 
-    def CreatePlan(self, request: plan_service_pb2.CreatePlanRequest, _context: grpc.ServicerContext) -> plan_pb2.Plan:
+    def CreatePlan(self, request: plan_service_pb2.CreatePlanRequest, context: grpc.ServicerContext) -> plan_pb2.Plan:
         plan_input = plan_input_from_wire(request.plan.input)
         violations = message_violations(request)
-        raise_violations([*violations, *self._planner.input_violations(plan_input, INPUT_PATH, _parts(violations))])
-        plan = self._planner.create_plan(
+        raise_violations(
+            [*violations, *self._planner.input_violations(plan_input, INPUT_PATH, input_parts(violations))]
+        )
+        plan = self._create_plan(
             PlanRequest(
                 deployment_id=request.parent.removeprefix(DEPLOYMENTS),
                 input=plan_input,
@@ -62,7 +82,8 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
                 request_id=request.request_id.lower(),
                 validate_only=request.validate_only,
                 allow_missing_deployment=request.allow_missing_deployment,
-            )
+            ),
+            cancelled_with(context),
         )
         return plan_to_wire(plan)
 
@@ -81,13 +102,37 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
         )
         return plan_service_pb2.ListPlansResponse(plans=[plan_to_wire(plan) for plan in plans], next_page_token=token)
 
+    def SimulatePlan(
+        self, request: plan_service_pb2.SimulatePlanRequest, context: grpc.ServicerContext
+    ) -> Iterator[plan_service_pb2.SimulatePlanResponse]:
+        raise_violations([*message_violations(request), *_not_yet(request, ("policy", "trace", "target", "duration"))])
+        deployment_id, _plans, revision = request.name.removeprefix(DEPLOYMENTS).split("/")
+        plan = self._planner.get_plan(deployment_id, "latest" if revision == "latest" else int(revision))
+        changes = simulation_changes_from_wire(request)
+        cancellation = cancelled_with(context)
+        with self._gate.enter(), ThreadPoolExecutor(1, thread_name_prefix="simulate") as worker:
+            future = worker.submit(self._planner.simulate_plan, plan, changes, cancellation)
+            while not wait([future], timeout=PROGRESS_SECONDS).done:
+                yield plan_service_pb2.SimulatePlanResponse(
+                    progress=plan_service_pb2.SimulationProgress(simulated_requests=cancellation.requests_finished)
+                )
+            report = future.result()
+        yield plan_service_pb2.SimulatePlanResponse(report=simulation_report_to_wire(report))
 
-def _parts(violations: list[Violation]) -> set[str]:
+    def _create_plan(self, request: PlanRequest, cancellation: Cancellation) -> Plan:
+        """Only what simulates passes the gate: the textbook's arithmetic takes no longer than storing its plan."""
+        if not self._planner.simulates(request.input):
+            return self._planner.create_plan(request, cancellation)
+        with self._gate.enter():
+            return self._planner.create_plan(request, cancellation)
+
+
+def input_parts(violations: list[Violation], input_path: str = INPUT_PATH) -> set[str]:
     """The parts of a plan's input, such as `workload`, that hold an illegal field; all of them if it is missing."""
     fields = {violation.field for violation in violations}
-    if fields & {"plan", INPUT_PATH}:
+    if fields & {"plan", input_path}:
         return {descriptor.name for descriptor in plan_pb2.PlanInput.DESCRIPTOR.fields}
-    prefix = f"{INPUT_PATH}."
+    prefix = f"{input_path}."
     below = [field.removeprefix(prefix) for field in fields if field.startswith(prefix)]
     return {path.split(".")[0].split("[")[0] for path in below}
 
@@ -96,9 +141,13 @@ def _unsupported(
     request: plan_service_pb2.ListPlansRequest | plan_service_pb2.ListDeploymentsRequest,
 ) -> list[Violation]:
     """Parts of the contract that lists do not do yet; ignoring them would return entries that were not asked for."""
+    return _not_yet(request, ("filter", "order_by", "read_mask"))
+
+
+def _not_yet(request: Message, fields: tuple[str, ...]) -> list[Violation]:
     set_fields = {descriptor.name for descriptor, _value in request.ListFields()}
     return [
         Violation(field, "is not supported by this version; leave it empty", "UNSUPPORTED")
-        for field in ("filter", "order_by", "read_mask")
+        for field in fields
         if field in set_fields
     ]

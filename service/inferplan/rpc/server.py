@@ -16,10 +16,12 @@ from grpc_reflection.v1alpha import reflection
 from inferplan.errors import InvalidInputError
 from inferplan.planning.planner import Planner
 from inferplan.rpc.catalog_servicer import CatalogServicer
+from inferplan.rpc.gate import WorkGate
 from inferplan.rpc.interceptors import CallInterceptor
 from inferplan.rpc.plan_servicer import PlanServicer
 from inferplan.rpc.profile_servicer import ProfileServicer
 from inferplan.rpc.sizing_servicer import SizingServicer
+from inferplan.simulation import compile_kernels
 from inferplan.v1 import (
     catalog_service_pb2,
     catalog_service_pb2_grpc,
@@ -49,10 +51,19 @@ HEALTH_THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How the server runs. `listen` is HOST:PORT or unix:PATH; port 0 takes a free one."""
+    """How the server runs. `listen` is HOST:PORT or unix:PATH; port 0 takes a free one.
+
+    `planning_slots` calls simulate at once, `planning_queue` more wait for at most `planning_wait_seconds`; there are
+    more handler threads than both, so that reads never wait for simulations. `compile_first` False leaves the simulator
+    to be compiled by the first call that needs it, for a server that answers one command only.
+    """
 
     listen: str
     handler_threads: int = 8
+    planning_slots: int = 2
+    planning_queue: int = 2
+    planning_wait_seconds: float = 1.0
+    compile_first: bool = True
     maximum_concurrent_rpcs: int = 256
     maximum_message_bytes: int = 4 * 1024 * 1024
     reflection: bool = True
@@ -62,6 +73,7 @@ class PlanningServer:
     """A running server. Use it as a context manager, or call `stop`."""
 
     def __init__(self, planner: Planner, options: ServerOptions) -> None:
+        self._compile_first = options.compile_first
         self._executor = ThreadPoolExecutor(options.handler_threads + HEALTH_THREADS, thread_name_prefix="rpc")
         self._server = grpc.server(
             self._executor,
@@ -69,8 +81,9 @@ class PlanningServer:
             maximum_concurrent_rpcs=options.maximum_concurrent_rpcs,
             options=_channel_options(options),
         )
-        plan_service_pb2_grpc.add_PlanServiceServicer_to_server(PlanServicer(planner), self._server)
-        sizing_service_pb2_grpc.add_SizingServiceServicer_to_server(SizingServicer(planner), self._server)
+        gate = WorkGate(options.planning_slots, options.planning_queue, options.planning_wait_seconds)
+        plan_service_pb2_grpc.add_PlanServiceServicer_to_server(PlanServicer(planner, gate), self._server)
+        sizing_service_pb2_grpc.add_SizingServiceServicer_to_server(SizingServicer(planner, gate), self._server)
         catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(planner), self._server)
         profile_service_pb2_grpc.add_ProfileServiceServicer_to_server(ProfileServicer(), self._server)
         self._health = health.HealthServicer(
@@ -85,7 +98,9 @@ class PlanningServer:
         self.port = _bind(self._server, options.listen)
 
     def start(self) -> None:
-        """Take calls. Everything that a call needs is ready by now, so health turns to SERVING."""
+        """Take calls. The simulator is compiled first, so that health turns to SERVING when every call is ready."""
+        if self._compile_first:
+            compile_kernels()
         self._server.start()
         self._set_health(health_pb2.HealthCheckResponse.SERVING)
         _log.info("serving", port=self.port)

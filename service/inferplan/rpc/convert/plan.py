@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from inferplan.planning.search import SearchAnswer
+from inferplan.planning.simulate import SimulationChanges, SimulationReport
 from inferplan.resources.deployment import Deployment
 from inferplan.resources.plan import Plan, PlanInput, ResolvedInput
 from inferplan.rpc.convert.catalog import accelerator_to_wire, engine_to_wire, model_to_wire
-from inferplan.rpc.convert.mapping import fill_message, from_message, timestamp_from_datetime
-from inferplan.v1 import deployment_pb2, plan_pb2
+from inferplan.rpc.convert.mapping import fill_message, from_message, timestamp_from_datetime, to_message
+from inferplan.v1 import deployment_pb2, plan_pb2, plan_service_pb2, sizing_service_pb2
 
 _CONTENT_BY_RULE = (
     "input",
@@ -72,4 +74,30 @@ def deployment_to_wire(deployment: Deployment) -> deployment_pb2.Deployment:
     )
     if deployment.delete_time is not None:
         message.delete_time.CopyFrom(timestamp_from_datetime(deployment.delete_time))
+    return message
+
+
+def simulation_changes_from_wire(message: plan_service_pb2.SimulatePlanRequest) -> SimulationChanges:
+    """What is to differ from the stored plan."""
+    return from_message(message, SimulationChanges)
+
+
+def simulation_report_to_wire(report: SimulationReport) -> plan_service_pb2.SimulationReport:
+    """What came of a simulation."""
+    return to_message(report, plan_service_pb2.SimulationReport)
+
+
+def search_answer_to_wire(
+    answer: SearchAnswer, most_candidates: int
+) -> sizing_service_pb2.SearchConfigurationsResponse:
+    """The best candidates, the whole Pareto front, and what was ruled out."""
+    message = sizing_service_pb2.SearchConfigurationsResponse(calibration=answer.calibration, seed=answer.seed)
+    for candidate in answer.candidates[:most_candidates]:
+        fill_message(candidate, message.candidates.add())
+    for candidate in answer.pareto_front[:most_candidates]:
+        fill_message(candidate, message.pareto_front.add())
+    for rule in answer.ruled_out:
+        fill_message(rule, message.ruled_out.add())
+    for warning in answer.warnings:
+        fill_message(warning, message.warnings.add())
     return message

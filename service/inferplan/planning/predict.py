@@ -1,0 +1,147 @@
+"""What a given configuration does under a given load: stateless, or for a stored plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from inferplan.catalog import Catalog
+from inferplan.errors import InvalidInputError, NothingFitsError, Violation
+from inferplan.planning.replica import ReplicaSetup, replica_memory, setup_violations
+from inferplan.planning.resolve import (
+    engine_violations,
+    model_violations,
+    resolve_accelerator,
+    resolve_engine,
+    resolve_model,
+)
+from inferplan.planning.simulation_options import (
+    DATASHEET,
+    DATASHEET_WARNING,
+    calibration_violations,
+    percentile_violations,
+    seed_from,
+    simulation_router,
+)
+from inferplan.resources.plan import ModelSource, SimulationOptions
+from inferplan.simulation import Cancellation
+from inferplan.sizing.configuration import Configuration, EngineSettings, ParallelismChoice
+from inferplan.sizing.efficiency import DATASHEET_EFFICIENCY
+from inferplan.sizing.evaluation import EvaluationSettings, ReplicaModel, evaluate_fleet, replica_model
+from inferplan.sizing.explanation import PlanWarning
+from inferplan.sizing.memory import MemoryEstimate
+from inferplan.sizing.performance import ObjectiveVerdict, Performance
+from inferplan.sizing.workload import Objective, Workload, objective_violations, workload_violations
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionRequest:
+    """One configuration and one load, in a caller's terms. `requests` is how many to play; None: what is needed."""
+
+    model: ModelSource
+    accelerator: str
+    workload: Workload
+    parallelism: ParallelismChoice = field(default_factory=ParallelismChoice)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    objectives: tuple[Objective, ...] = ()
+    replicas: int | None = None
+    simulation: SimulationOptions | None = None
+    requests: int | None = None
+    calibration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the configuration does under the load."""
+
+    configuration: Configuration
+    performance: Performance
+    verdicts: tuple[ObjectiveVerdict, ...]
+    warnings: tuple[PlanWarning, ...]
+    calibration: str
+    seed: int
+
+
+def prediction_violations(
+    catalog: Catalog, request: PredictionRequest, broken_parts: Collection[str] = ()
+) -> list[Violation]:
+    """Everything that is wrong with a request beyond its single fields; nothing is concluded from `broken_parts`."""
+    checks: dict[str, Callable[[], list[Violation]]] = {
+        "model": lambda: model_violations(catalog, request.model, "model"),
+        "accelerator": lambda: _accelerator_violations(catalog, request.accelerator),
+        "engine": lambda: engine_violations(catalog, request.engine, "engine"),
+        "workload": lambda: workload_violations(request.workload, "workload"),
+    }
+    violations = [violation for part, check in checks.items() if part not in broken_parts for violation in check()]
+    if not {"objectives", "workload"} & set(broken_parts):
+        violations += objective_violations(request.objectives, request.workload, "objectives")
+    violations += calibration_violations(request.calibration, "calibration")
+    violations += percentile_violations(request.objectives, request.requests, "objectives")
+    if violations or broken_parts:
+        return violations
+    found = setup_violations(_setup(catalog, request), "")
+    return [dataclasses.replace(item, field=item.field.removeprefix(".").removeprefix("hardware.")) for item in found]
+
+
+def predict(catalog: Catalog, request: PredictionRequest, cancellation: Cancellation | None = None) -> Prediction:
+    """Play the load on the configuration.
+
+    Raises NothingFitsError if the configuration does not fit the memory, CancelledError if the run was cancelled.
+    """
+    setup = _setup(catalog, request)
+    memory = replica_memory(setup)
+    if not memory.fits:
+        raise NothingFitsError("The configuration does not start.", memory.broken_rules)
+    options = request.simulation or SimulationOptions()
+    seed = options.seed or seed_from(request)
+    evaluation = evaluate_fleet(
+        _replica_model(setup, memory),
+        request.workload,
+        request.objectives,
+        request.replicas or 1,
+        EvaluationSettings(
+            seed=seed,
+            router=simulation_router(options.router),
+            maximum_requests=options.maximum_requests,
+            exact_requests=request.requests,
+            cancellation=cancellation,
+        ),
+    )
+    return Prediction(
+        configuration=memory.configuration,
+        performance=evaluation.performance,
+        verdicts=evaluation.verdicts,
+        warnings=(DATASHEET_WARNING, *memory.warnings),
+        calibration=DATASHEET,
+        seed=seed,
+    )
+
+
+def _setup(catalog: Catalog, request: PredictionRequest) -> ReplicaSetup:
+    engine = resolve_engine(catalog, request.engine)
+    contexts = [traffic.longest_context_tokens for traffic in request.workload.traffic_classes]
+    means = [traffic.mean_input_tokens + traffic.mean_output_tokens / 2 for traffic in request.workload.traffic_classes]
+    return ReplicaSetup(
+        model=resolve_model(catalog, request.model),
+        accelerator=resolve_accelerator(catalog, request.accelerator),
+        engine=engine,
+        settings=request.engine,
+        parallelism=request.parallelism.resolved(),
+        longest_context_tokens=max(contexts),
+        mean_context_tokens=sum(means) / len(means),
+    )
+
+
+def _replica_model(setup: ReplicaSetup, memory: MemoryEstimate) -> ReplicaModel:
+    return replica_model(setup.served, setup.accelerator, setup.engine.release, memory, DATASHEET_EFFICIENCY)
+
+
+def _accelerator_violations(catalog: Catalog, name: str) -> list[Violation]:
+    if not name:
+        return []
+    try:
+        resolve_accelerator(catalog, name)
+    except InvalidInputError as error:
+        return [violation.below("accelerator") for violation in error.violations]
+    return []

@@ -1,0 +1,273 @@
+"""A plan by the SIMULATED method: the cheapest fleet that holds every objective, with the proof and the runners-up."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from inferplan import __version__
+from inferplan.autoscaling.policy import AutoscalingPolicy, SimulatedLoad, simulated_policy
+from inferplan.catalog import Accelerator, Catalog
+from inferplan.errors import NothingFitsError, Violation
+from inferplan.planning.replica import ReplicaSetup, setup_violations
+from inferplan.planning.resolve import ResolvedEngine, resolve_input
+from inferplan.planning.simulated_steps import SimulatedFigures, simulated_steps
+from inferplan.planning.textbook_comparison import compare_with_textbook
+from inferplan.resources.plan import Candidate, PlanContent, PlanInput, PlanMethod, ResolvedInput, SimulationOptions
+from inferplan.simulation import Cancellation, Router, requests_for_interval
+from inferplan.sizing.bounds import RequestWork, least_prefill_seconds
+from inferplan.sizing.capacity import MeasuredCapacity, replica_capacity
+from inferplan.sizing.evaluation import MEASURED_SHARE, REPORTED_PERCENTILES, EvaluationSettings
+from inferplan.sizing.explanation import PlanWarning
+from inferplan.sizing.fleet import LimitingFactor, ReplicaCapacity
+from inferplan.sizing.fleet_search import RankedCandidate, RuledOut, SearchResult, sampled_work, search
+from inferplan.sizing.nearest import nearest_that_fits
+from inferplan.sizing.operating_point import operating_point
+from inferplan.sizing.parallelism import Parallelism
+from inferplan.sizing.search_question import FleetLimits, SearchQuestion
+from inferplan.sizing.workload import LatencyMetric
+from inferplan.storage.codec import request_digest
+
+DATASHEET = "datasheet"
+
+MOST_ALTERNATIVES = 10
+
+_SEED_DIGITS = 15
+"""Hexadecimal digits of the digest that make a seed: 60 bits, so that it fits a signed 64-bit field."""
+
+
+def simulated_violations(plan_input: PlanInput, path: str) -> list[Violation]:
+    """What the method cannot take: loops of both kinds at once, and runs too short for the percentiles asked for."""
+    violations = []
+    classes = plan_input.workload.traffic_classes
+    closed = [traffic.concurrency is not None for traffic in classes]
+    if any(closed) and not all(closed):
+        violations.append(
+            Violation(
+                f"{path}.workload.traffic_classes",
+                "mixes open loops (requests_per_second) and closed loops (concurrency); legal is one kind",
+            )
+        )
+    most = plan_input.simulation.maximum_requests if plan_input.simulation else None
+    needed = _fewest_requests(plan_input)
+    if most is not None and most < needed:
+        violations.append(
+            Violation(
+                f"{path}.simulation.maximum_requests",
+                f"is {most}; the confidence intervals of the percentiles that are reported and asked for need at least "
+                f"{needed} requests",
+                "TOO_FEW_REQUESTS",
+            )
+        )
+    return violations
+
+
+def simulated_setup_violations(catalog: Catalog, plan_input: PlanInput, path: str) -> list[Violation]:
+    """What does not go together on any accelerator: fixed parallelism, settings, contexts. Names must be known."""
+    resolved, engine = resolve_input(catalog, plan_input)
+    first: list[Violation] = []
+    for accelerator in resolved.accelerators:
+        violations = setup_violations(_asked_setup(plan_input, resolved, engine, accelerator), path)
+        if not violations:
+            return []
+        first = first or violations
+    return first
+
+
+def plan_by_simulation(
+    catalog: Catalog, plan_input: PlanInput, cancellation: Cancellation | None = None
+) -> PlanContent:
+    """Compute a plan; the same input gives the same plan.
+
+    Raises NothingFitsError with the rule that each candidate broke and the nearest that would fit, CancelledError if
+    the work was cancelled.
+    """
+    plan_input = dataclasses.replace(plan_input, method=PlanMethod.SIMULATED)
+    resolved, engine = resolve_input(catalog, plan_input)
+    question = search_question(plan_input, resolved, engine)
+    settings = evaluation_settings(plan_input, cancellation)
+    try:
+        result = search(question, settings)
+    except NothingFitsError as error:
+        others = tuple(
+            accelerator
+            for accelerator in catalog.accelerators()
+            if accelerator.id not in {allowed.id for allowed in resolved.accelerators}
+        )
+        nearest = nearest_that_fits(question, settings, others)
+        raise NothingFitsError("No configuration holds what is asked.", error.broken_rules, nearest) from None
+    return _content(catalog, plan_input, resolved, question, settings, result)
+
+
+def search_question(plan_input: PlanInput, resolved: ResolvedInput, engine: ResolvedEngine) -> SearchQuestion:
+    """A plan's input as a question to the search."""
+    hardware = plan_input.hardware
+    return SearchQuestion(
+        architecture=resolved.model.architecture,
+        accelerators=resolved.accelerators,
+        engine=engine.engine,
+        workload=plan_input.workload,
+        objectives=plan_input.objectives,
+        settings=plan_input.engine,
+        parallelism=hardware.parallelism,
+        limits=FleetLimits(
+            maximum_gpus=hardware.maximum_gpus,
+            maximum_cost_usd_per_hour=hardware.maximum_cost_usd_per_hour,
+            failures_to_survive=hardware.failures_to_survive or 0,
+        ),
+    )
+
+
+def evaluation_settings(plan_input: PlanInput, cancellation: Cancellation | None) -> EvaluationSettings:
+    """How the plan's simulations are run. A seed of 0 is derived from the input, so that it is the same each time."""
+    options = plan_input.simulation or SimulationOptions()
+    return EvaluationSettings(
+        seed=options.seed or _seed_of(plan_input),
+        router=Router(options.router.value) if options.router else Router.LEAST_OUTSTANDING,
+        maximum_requests=options.maximum_requests,
+        cancellation=cancellation,
+    )
+
+
+def _seed_of(plan_input: PlanInput) -> int:
+    return int(request_digest("", plan_input)[:_SEED_DIGITS], 16) or 1
+
+
+def _fewest_requests(plan_input: PlanInput) -> int:
+    percentiles = {*REPORTED_PERCENTILES, *(objective.percentile for objective in plan_input.objectives)}
+    needed = max(requests_for_interval(percentile) for percentile in percentiles) / MEASURED_SHARE
+    rates = [traffic.requests_per_second for traffic in plan_input.workload.traffic_classes]
+    known = [rate for rate in rates if rate is not None]
+    return math.ceil(needed * sum(known) / min(known)) if known else math.ceil(needed)
+
+
+def _asked_setup(
+    plan_input: PlanInput, resolved: ResolvedInput, engine: ResolvedEngine, accelerator: Accelerator
+) -> ReplicaSetup:
+    """The replica with what was asked for, and the least for what was left open."""
+    asked = plan_input.hardware.parallelism
+    experts = asked.expert_parallel or 1
+    return ReplicaSetup(
+        model=resolved.model,
+        accelerator=accelerator,
+        engine=engine,
+        settings=plan_input.engine,
+        parallelism=Parallelism(asked.tensor_parallel or experts, asked.pipeline_parallel or 1, experts),
+        longest_context_tokens=max(t.longest_context_tokens for t in plan_input.workload.traffic_classes),
+    )
+
+
+def _content(
+    catalog: Catalog,
+    plan_input: PlanInput,
+    resolved: ResolvedInput,
+    question: SearchQuestion,
+    settings: EvaluationSettings,
+    result: SearchResult,
+) -> PlanContent:
+    chosen = result.chosen
+    holding = chosen.proven.holding
+    model = chosen.replica.model
+    work = sampled_work(question.workload, model.coefficients, settings.seed)
+    measured = replica_capacity(model, question.workload, question.objectives, work, settings)
+    rates = [traffic.requests_per_second or 0.0 for traffic in question.workload.traffic_classes]
+    rate = sum(rates) or holding.performance.requests_per_second
+    point = operating_point(model.coefficients, model.engine, work, rate / chosen.fleet.active_replicas)
+    comparison = compare_with_textbook(catalog, plan_input, question, chosen.fleet, settings)
+    return PlanContent(
+        input=plan_input,
+        resolved=resolved,
+        configuration=chosen.replica.configuration,
+        memory=chosen.replica.memory,
+        fleet=chosen.fleet,
+        replica_capacity=measured.capacity if measured else _share_as_capacity(chosen),
+        performance=holding.performance,
+        verdicts=holding.verdicts,
+        steps=simulated_steps(SimulatedFigures(chosen, work, measured, rate, point)),
+        autoscaling_policy=_policy(question, chosen, work, measured),
+        warnings=(
+            *((comparison.warning,) if comparison else ()),
+            _datasheet_warning(),
+            *chosen.replica.memory.warnings,
+        ),
+        calibration=DATASHEET,
+        seed=settings.seed,
+        service_version=__version__,
+        evidence=(*result.evidence, *((comparison.evidence,) if comparison else ())),
+        alternatives=_alternatives(result),
+        pareto_front=tuple(candidate_of(ranked) for ranked in result.pareto_front),
+    )
+
+
+def _share_as_capacity(chosen: RankedCandidate) -> ReplicaCapacity:
+    performance, replicas = chosen.proven.holding.performance, chosen.proven.replicas
+    return ReplicaCapacity(
+        requests_per_second=performance.requests_per_second / replicas,
+        output_tokens_per_second=performance.output_tokens_per_second / replicas,
+        limiting_factor=LimitingFactor.OBJECTIVE,
+        limiting_detail="a replica alone holds the objectives at no load; as one of the fleet it carries its share",
+        censored=True,
+    )
+
+
+def _policy(
+    question: SearchQuestion, chosen: RankedCandidate, work: RequestWork, measured: MeasuredCapacity | None
+) -> AutoscalingPolicy:
+    replica, fleet = chosen.replica, chosen.fleet
+    model = replica.model
+    at_capacity = measured.holding if measured else chosen.proven.holding
+    replicas = 1 if measured else fleet.active_replicas
+    prefill = least_prefill_seconds(
+        model.coefficients, model.engine, float(np.mean(work.computed_tokens)), float(np.mean(work.prefill_pairs))
+    )
+    bounds = [objective.maximum_seconds for objective in question.objectives if objective.metric is LatencyMetric.TTFT]
+    return simulated_policy(
+        SimulatedLoad(
+            active_replicas=fleet.active_replicas,
+            spare_replicas=fleet.spare_replicas,
+            completions_per_second=at_capacity.performance.requests_per_second / replicas,
+            running_sequences=at_capacity.performance.mean_running_sequences or 0.0,
+            maximum_sequences=replica.configuration.max_num_seqs,
+            unloaded_ttft_seconds=model.front_end_seconds + prefill,
+            ttft_objective_seconds=min(bounds) if bounds else None,
+            allowed_replicas=question.limits.most_replicas(replica.gpus, replica.accelerator.cost_usd_per_gpu_hour),
+        )
+    )
+
+
+def _datasheet_warning() -> PlanWarning:
+    return PlanWarning(
+        "CALIBRATION_IS_DATASHEET",
+        "The step times rest on datasheet rates and default efficiencies, not on measurements of this model on this "
+        "accelerator. Measure one replica before buying many.",
+    )
+
+
+def _alternatives(result: SearchResult) -> tuple[Candidate, ...]:
+    """The runners-up, then what came nearest to holding: candidates that were simulated or bounded and broke a rule."""
+    others = [candidate_of(ranked) for ranked in result.candidates[1:]]
+    others += [_ruled_out(entry) for entry in result.ruled_out if entry.replica is not None]
+    return tuple(others[:MOST_ALTERNATIVES])
+
+
+def candidate_of(ranked: RankedCandidate) -> Candidate:
+    """A ranked configuration as plans keep it."""
+    return Candidate(
+        configuration=ranked.replica.configuration,
+        feasible=True,
+        fleet=ranked.fleet,
+        performance=ranked.proven.holding.performance,
+        on_pareto_front=ranked.on_pareto_front,
+    )
+
+
+def _ruled_out(entry: RuledOut) -> Candidate:
+    assert entry.replica is not None, "the caller left out what is no configuration"
+    return Candidate(
+        configuration=entry.replica.configuration,
+        feasible=False,
+        performance=entry.evaluation.performance if entry.evaluation else None,
+        broken_rules=(entry.rule,),
+    )

@@ -1,0 +1,56 @@
+"""What simulations of a request run under: the seed, the router, and where the coefficients come from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from inferplan import simulation
+from inferplan.errors import Violation
+from inferplan.resources.plan import Router
+from inferplan.simulation import requests_for_interval
+from inferplan.sizing.evaluation import MAXIMUM_REQUESTS, MEASURED_SHARE
+from inferplan.sizing.explanation import PlanWarning
+from inferplan.sizing.workload import Objective
+
+DATASHEET = "datasheet"
+"""The coefficients that ship with the service, carried over from what was measured on other hardware."""
+
+DATASHEET_WARNING = PlanWarning(
+    "CALIBRATION_IS_DATASHEET",
+    "The step-time coefficients are the datasheet defaults, not fitted to measurements of this engine on these GPUs; "
+    "expect errors of 10 to 20 % in latency and capacity.",
+)
+
+
+def seed_from(question: object) -> int:
+    """A seed from the content of a frozen dataclass: the same question gives the same draws, today and years later."""
+    digest = hashlib.sha256(repr(question).encode()).digest()
+    return int.from_bytes(digest[:6], "big") or 1
+
+
+def simulation_router(router: Router | None) -> simulation.Router:
+    """The simulator's router; requests go to the replica with the fewest outstanding unless another is asked for."""
+    return simulation.Router(router.value) if router is not None else simulation.Router.LEAST_OUTSTANDING
+
+
+def calibration_violations(calibration: str, path: str) -> list[Violation]:
+    """Calibrations other than the datasheet's come with a later version; another name would silently be ignored."""
+    if calibration in ("", DATASHEET):
+        return []
+    return [Violation(path, f"{calibration!r} is not known; legal in this version: {DATASHEET}", "UNKNOWN_CALIBRATION")]
+
+
+def percentile_violations(objectives: Sequence[Objective], requests: int | None, path: str) -> list[Violation]:
+    """Objectives whose percentile the requests that are played cannot resolve; None means the service's own bound."""
+    most = int((requests or MAXIMUM_REQUESTS) * MEASURED_SHARE)
+    return [
+        Violation(
+            f"{path}[{index}].percentile",
+            f"P{objective.percentile:g} needs {requests_for_interval(objective.percentile):,} measured requests for "
+            f"its confidence interval; {most:,} are measured, since the first tenth of a run is left out",
+            "PERCENTILE_NOT_RESOLVED",
+        )
+        for index, objective in enumerate(objectives)
+        if requests_for_interval(objective.percentile) > most
+    ]
