@@ -19,6 +19,7 @@ from inferplan.settings import Settings
 from inferplan.simulation import Cancellation
 from inferplan.v1 import (
     performance_pb2,
+    plan_pb2,
     plan_service_pb2,
     plan_service_pb2_grpc,
     sizing_service_pb2,
@@ -114,6 +115,25 @@ def test_what_cannot_be_predicted(sizing: sizing_service_pb2_grpc.SizingServiceS
         sizing.PredictPerformance(request)
     # a prompt of 204 and an output of 400 tokens beyond a context of 512
     assert "604" in violations(caught.value)["workload.traffic_classes"]
+
+
+@pytest.mark.parametrize(("field", "value"), [("requests_per_second", 1e6), ("concurrency", 1_000_000)])
+def test_a_load_that_would_be_simulated_for_ever(
+    sizing: sizing_service_pb2_grpc.SizingServiceStub, channel: grpc.Channel, field: str, value: float
+) -> None:
+    request = question()
+    traffic = request.workload.traffic_classes[0]
+    traffic.ClearField("arrivals")
+    setattr(traffic, field, value)
+    with pytest.raises(grpc.RpcError) as caught:
+        sizing.PredictPerformance(request)
+    assert "divide the load" in violations(caught.value)["workload.traffic_classes"]
+    plan_request = create_plan_request("too-large")
+    plan_request.plan.input.method = plan_pb2.PLAN_METHOD_SIMULATED
+    plan_request.plan.input.workload.CopyFrom(request.workload)
+    with pytest.raises(grpc.RpcError) as caught:
+        plan_service_pb2_grpc.PlanServiceStub(channel).CreatePlan(plan_request)
+    assert "divide the load" in violations(caught.value)["plan.input.workload.traffic_classes"]
 
 
 def test_a_configuration_that_does_not_start(sizing: sizing_service_pb2_grpc.SizingServiceStub) -> None:

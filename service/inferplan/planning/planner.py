@@ -15,7 +15,7 @@ from inferplan.planning.resolve import input_violations
 from inferplan.planning.search import SearchAnswer, search_configurations
 from inferplan.planning.simulate import SimulationChanges, SimulationReport, simulate_plan
 from inferplan.planning.simulated_plan import plan_by_simulation, simulated_setup_violations, simulated_violations
-from inferplan.planning.simulation_options import calibration_violations, percentile_violations
+from inferplan.planning.simulation_options import calibration_violations, load_violations, percentile_violations
 from inferplan.planning.textbook_plan import plan_by_textbook, textbook_setup_violations, textbook_violations
 from inferplan.resources.deployment import Deployment
 from inferplan.resources.plan import Plan, PlanContent, PlanInput, PlanMethod
@@ -94,6 +94,7 @@ class Planner:
         return [
             *calibration_violations(plan_input.calibration, f"{path}.calibration"),
             *percentile_violations(plan_input.objectives, None, f"{path}.objectives"),
+            *load_violations(plan_input.workload, f"{path}.workload"),
             *simulated_violations(plan_input, path),
         ] or simulated_setup_violations(self.catalog, plan_input, path)
 

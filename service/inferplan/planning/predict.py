@@ -20,6 +20,7 @@ from inferplan.planning.simulation_options import (
     DATASHEET,
     DATASHEET_WARNING,
     calibration_violations,
+    load_violations,
     percentile_violations,
     seed_from,
     simulation_router,
@@ -78,6 +79,7 @@ def prediction_violations(
         violations += objective_violations(request.objectives, request.workload, "objectives")
     violations += calibration_violations(request.calibration, "calibration")
     violations += percentile_violations(request.objectives, request.requests, "objectives")
+    violations += load_violations(request.workload, "workload")
     if violations or broken_parts:
         return violations
     found = setup_violations(_setup(catalog, request), "")

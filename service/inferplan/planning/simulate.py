@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inferplan.errors import InvalidInputError, Violation
 from inferplan.planning.replica import ReplicaSetup, replica_memory
 from inferplan.planning.resolve import ResolvedEngine
-from inferplan.planning.simulation_options import DATASHEET_WARNING, simulation_router
+from inferplan.planning.simulation_options import DATASHEET_WARNING, load_violations, simulation_router
 from inferplan.resources.plan import PlanContent, SimulationOptions
 from inferplan.simulation import Cancellation
 from inferplan.sizing.configuration import EngineSettings
@@ -94,6 +94,7 @@ def _check(content: PlanContent, workload: Workload) -> None:
     violations = [
         *workload_violations(workload, "workload"),
         *objective_violations(content.input.objectives, workload, "plan.input.objectives"),
+        *load_violations(workload, "workload"),
     ]
     limit = content.configuration.max_model_len_tokens
     if not violations:

@@ -11,7 +11,7 @@ from inferplan.resources.plan import Router
 from inferplan.simulation import requests_for_interval
 from inferplan.sizing.evaluation import MAXIMUM_REQUESTS, MEASURED_SHARE
 from inferplan.sizing.explanation import PlanWarning
-from inferplan.sizing.workload import Objective
+from inferplan.sizing.workload import Objective, Workload
 
 DATASHEET = "datasheet"
 """The coefficients that ship with the service, carried over from what was measured on other hardware."""
@@ -21,6 +21,13 @@ DATASHEET_WARNING = PlanWarning(
     "The step-time coefficients are the datasheet defaults, not fitted to measurements of this engine on these GPUs; "
     "expect errors of 10 to 20 % in latency and capacity.",
 )
+
+
+MAXIMUM_REQUESTS_PER_SECOND = 20_000.0
+"""A minute of stays at this rate is as much as one simulation plays; larger sites run several deployments anyway."""
+
+MAXIMUM_CLIENTS = 20_000
+"""Clients of a closed loop that are simulated, for the same reason."""
 
 
 def seed_from(question: object) -> int:
@@ -54,3 +61,17 @@ def percentile_violations(objectives: Sequence[Objective], requests: int | None,
         for index, objective in enumerate(objectives)
         if requests_for_interval(objective.percentile) > most
     ]
+
+
+def load_violations(workload: Workload, path: str) -> list[Violation]:
+    """Loads that would be simulated for minutes; refused, since a caller waits for the answer."""
+    violations = []
+    rate = sum(traffic.requests_per_second or 0.0 for traffic in workload.traffic_classes)
+    clients = sum(traffic.concurrency or 0 for traffic in workload.traffic_classes)
+    if rate > MAXIMUM_REQUESTS_PER_SECOND:
+        text = f"asks {rate:,.0f} requests/s in all; at most {MAXIMUM_REQUESTS_PER_SECOND:,.0f} are simulated at once"
+        violations.append(Violation(f"{path}.traffic_classes", f"{text}; divide the load", "LOAD_TOO_LARGE"))
+    if clients > MAXIMUM_CLIENTS:
+        text = f"has {clients:,} clients in all; at most {MAXIMUM_CLIENTS:,} are simulated at once"
+        violations.append(Violation(f"{path}.traffic_classes", f"{text}; divide the load", "LOAD_TOO_LARGE"))
+    return violations

@@ -68,6 +68,8 @@ Requests that are in the system together wait for one another, so a run of few s
 thousands, and its interval is too narrow. Five replicas of the worked example fail; runs of 12 stays called them good
 for one seed in eight, runs of 60 stays for one in forty, which is what a 95 % interval promises."""
 
+LENGTHENING_SLACK = 1.1
+
 UNLOADED_STAYS_IN_FIRST_RUN = 20.0
 
 CLEARLY_BROKEN_RATIO = 1.5
@@ -163,9 +165,9 @@ def evaluate_fleet(
         saturation = assess_saturation(outcome)
         saturated = bool(saturation and saturation.saturated) or outcome.ending is not Ending.COMPLETED
         verdicts = tuple(_verdict(report, objective, saturated) for objective in objectives)
+        needed = _requests_for_stays(report, count)
         if count >= bound or outcome.requests.count < count or _is_hopeless(verdicts, saturated):
             break
-        needed = _requests_for_stays(report, count)
         unclear = any(verdict.outcome is Outcome.TOO_CLOSE_TO_CALL for verdict in verdicts)
         fails = any(verdict.outcome is Outcome.FAILS for verdict in verdicts)
         if needed <= count and (fails or not unclear):
@@ -173,10 +175,12 @@ def evaluate_fleet(
         count = min(bound, max(needed, count * EXTENSION_FACTOR if needed <= count else 0))
     unclear = any(verdict.outcome is Outcome.TOO_CLOSE_TO_CALL for verdict in verdicts)
     failed = saturated or any(verdict.outcome is Outcome.FAILS for verdict in verdicts)
+    # A recorded trace, or a number of requests that was asked for, is all that there is to judge by.
+    too_short = needed > count and count >= bound and settings.exact_requests is None
     return FleetEvaluation(
         performance=_performance(report, workload, objectives, serving, saturation, saturated),
         verdicts=verdicts,
-        holds=False if failed else None if unclear else True,
+        holds=False if failed else None if unclear or too_short else True,
         saturated=saturated,
         first_broken_after_seconds=_first_broken(report, verdicts),
         simulated_requests=outcome.requests.count,
@@ -199,7 +203,9 @@ def _requests_for_stays(report: LatencyReport, count: int) -> int:
     if not outcome.open_loop or mean_stay is None or not math.isfinite(mean_stay):
         return 0
     duration = float(outcome.arrival_seconds[-1] - outcome.arrival_seconds[0])
-    return math.ceil(count * STAYS_PER_RUN * mean_stay / duration) if duration > 0 else 0
+    needed = math.ceil(count * STAYS_PER_RUN * mean_stay / duration) if duration > 0 else 0
+    # The mean stay of a longer run is a little different; without slack a run would be lengthened by a few requests.
+    return needed if needed <= count else math.ceil(needed * LENGTHENING_SLACK)
 
 
 def _run_lengths(
