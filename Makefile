@@ -53,8 +53,10 @@ proto: $(STAMP) ## Generate the stubs from proto/
 serve: $(STAMP) ## Run the service with its embedded database
 	$(BIN)/inferplan serve
 
-bench: $(STAMP) ## Speed and accuracy: tests/benchmarks/bench_*.py, which `make test` does not collect
-	$(BIN)/python -m pytest -o python_files='bench_*.py' tests/benchmarks
+bench: $(STAMP) ## Speed, printed and not asserted: the simulator, a day of traffic, whole plans
+	$(BIN)/python tests/benchmarks/simulation_speed.py
+	$(BIN)/python tests/benchmarks/simulation_speed.py --day
+	$(BIN)/python -m pytest -q -o python_files='bench_*.py' tests/benchmarks
 
 lock: ## Refresh the lock files (UPGRADE=1: to the newest versions)
 	$(PYTHON) -m venv --clear build/lock

@@ -291,7 +291,7 @@ def test_simulated_is_the_default_and_proves_its_fleet(plans: Stub) -> None:
 
 def test_what_is_not_there_yet_says_so(plans: Stub) -> None:
     for call in (
-        lambda: plans.RenderPlan(plan_service_pb2.RenderPlanRequest(name="deployments/a/plans/1", target="keda")),
+        lambda: plans.DeleteDeployment(plan_service_pb2.DeleteDeploymentRequest(name="deployments/a")),
         lambda: plans.ComparePlans(
             plan_service_pb2.ComparePlansRequest(base="deployments/a/plans/1", target="deployments/a/plans/2")
         ),

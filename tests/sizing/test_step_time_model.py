@@ -113,6 +113,41 @@ def test_weight_only_quantisation_streams_less_and_computes_no_faster() -> None:
     assert quantised.compute_seconds_per_token == pytest.approx(plain.compute_seconds_per_token, rel=0.01)
 
 
+def test_a_tied_embedding_is_streamed_once_as_the_lm_head() -> None:
+    """494,032,768 weights with the table of 151,936 x 896 counted once: every one of them is read in a step."""
+    found = coefficients("qwen2.5-0.5b", efficiency=PERFECT)
+    assert found.dense_weight_seconds == pytest.approx(2 * 494_032_768 / 3.35e12, rel=1e-3)
+    # but looking up a row takes no multiplication, and the head is computed for sampled tokens only
+    assert found.compute_seconds_per_token == pytest.approx(2 * (494_032_768 - 151_936 * 896) / 989e12, rel=1e-3)
+
+
+def test_latent_attention_reads_the_same_cache_on_every_gpu() -> None:
+    """512 + 64 elements of 2 B a token in each of 61 layers, however many GPUs share the heads."""
+    for degree in (1, 8):
+        found = coefficients("deepseek-v3", Parallelism(degree), efficiency=PERFECT)
+        assert found.kv_seconds_per_context_token == pytest.approx(61 * 576 * 2 / 3.35e12)
+
+
+def test_pipeline_stages_follow_one_another() -> None:
+    """Two stages of four GPUs take as long as the four alone, and one exchange of the hidden state."""
+    four, stages = (coefficients("llama-3.1-70b", item) for item in (Parallelism(4), Parallelism(4, 2)))
+    latency = DATASHEET_EFFICIENCY.allreduce_seconds
+    for batch in (1, 64):
+        # 8192 x 2 B a token at 390 GB/s
+        exchange = latency + batch * 8192 * 2 / 390e9
+        longer = decode_step(stages, batch, 1000) - decode_step(four, batch, 1000)
+        assert longer == pytest.approx(exchange, rel=1e-6)
+
+
+def test_llama_2_7b_with_what_an_engine_reaches() -> None:
+    """50 sequences of 600 tokens: 12.95 GB of weights and 15.73 GB of KV cache at 0.95 of 3.35 TB/s is 9.01 ms.
+
+    The soft corner adds little to the GEMMs. The host takes 1.1 ms + 32 x 41 us + 50 x 50 us = 4.91 ms.
+    """
+    step = decode_step(coefficients("llama-2-7b"), 50, 600)
+    assert step == pytest.approx(9.01e-3 + 4.91e-3, rel=0.01)
+
+
 MODELS = st.sampled_from([model.id for model in CATALOG.models()])
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
+from inferplan.autoscaling.rendering import Rendering
 from inferplan.catalog import Accelerator, Catalog, Engine, Model
 from inferplan.errors import Violation
 from inferplan.planning.memory import MemoryRequest, estimate_memory_for, memory_violations
 from inferplan.planning.predict import Prediction, PredictionRequest, predict, prediction_violations
+from inferplan.planning.render import render_plan
 from inferplan.planning.resolve import input_violations
 from inferplan.planning.search import SearchAnswer, search_configurations
 from inferplan.planning.simulate import SimulationChanges, SimulationReport, simulate_plan
@@ -194,6 +196,10 @@ class Planner:
     ) -> SimulationReport:
         """Play a stored plan again. Raises InvalidInputError for a load that it cannot take, CancelledError."""
         return simulate_plan(plan.content, changes, cancellation)
+
+    def render_plan(self, plan: Plan, target: str, options: Mapping[str, str]) -> Rendering:
+        """A plan's configuration for a named target. Raises InvalidInputError."""
+        return render_plan(plan, target, options)
 
     def memory_violations(self, request: MemoryRequest, broken_parts: Collection[str] = ()) -> list[Violation]:
         """Everything that is wrong with a memory question beyond its single fields."""

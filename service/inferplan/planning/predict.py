@@ -123,7 +123,6 @@ def predict(catalog: Catalog, request: PredictionRequest, cancellation: Cancella
 def _setup(catalog: Catalog, request: PredictionRequest) -> ReplicaSetup:
     engine = resolve_engine(catalog, request.engine)
     contexts = [traffic.longest_context_tokens for traffic in request.workload.traffic_classes]
-    means = [traffic.mean_input_tokens + traffic.mean_output_tokens / 2 for traffic in request.workload.traffic_classes]
     return ReplicaSetup(
         model=resolve_model(catalog, request.model),
         accelerator=resolve_accelerator(catalog, request.accelerator),
@@ -131,12 +130,19 @@ def _setup(catalog: Catalog, request: PredictionRequest) -> ReplicaSetup:
         settings=request.engine,
         parallelism=request.parallelism.resolved(),
         longest_context_tokens=max(contexts),
-        mean_context_tokens=sum(means) / len(means),
+        mean_context_tokens=request.workload.mean_context_tokens,
     )
 
 
 def _replica_model(setup: ReplicaSetup, memory: MemoryEstimate) -> ReplicaModel:
-    return replica_model(setup.served, setup.accelerator, setup.engine.release, memory, DATASHEET_EFFICIENCY)
+    return replica_model(
+        setup.served,
+        setup.accelerator,
+        setup.engine.release,
+        memory,
+        DATASHEET_EFFICIENCY,
+        setup.mean_context_tokens,
+    )
 
 
 def _accelerator_violations(catalog: Catalog, name: str) -> list[Violation]:

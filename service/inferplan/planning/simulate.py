@@ -53,9 +53,14 @@ def simulate_plan(
     """
     workload = changes.workload or content.input.workload
     _check(content, workload)
-    setup = _setup(content)
+    setup = _setup(content, workload)
     model = replica_model(
-        setup.served, setup.accelerator, setup.engine.release, replica_memory(setup), DATASHEET_EFFICIENCY
+        setup.served,
+        setup.accelerator,
+        setup.engine.release,
+        replica_memory(setup),
+        DATASHEET_EFFICIENCY,
+        setup.mean_context_tokens,
     )
     options = content.input.simulation or SimulationOptions()
     seed = changes.seed or content.seed or 1
@@ -106,7 +111,7 @@ def _check(content: PlanContent, workload: Workload) -> None:
         raise InvalidInputError(violations)
 
 
-def _setup(content: PlanContent) -> ReplicaSetup:
+def _setup(content: PlanContent, workload: Workload) -> ReplicaSetup:
     """The plan's replica, every setting as it was decided."""
     configuration, resolved = content.configuration, content.resolved
     (accelerator,) = [item for item in resolved.accelerators if item.id == configuration.accelerator]
@@ -127,4 +132,5 @@ def _setup(content: PlanContent) -> ReplicaSetup:
             enable_prefix_caching=configuration.enable_prefix_caching,
         ),
         parallelism=configuration.parallelism,
+        mean_context_tokens=workload.mean_context_tokens,
     )

@@ -14,23 +14,23 @@ from inferplan.errors import NothingFitsError, Violation
 from inferplan.planning.replica import ReplicaSetup, setup_violations
 from inferplan.planning.resolve import ResolvedEngine, resolve_input
 from inferplan.planning.simulated_steps import SimulatedFigures, simulated_steps
+from inferplan.planning.simulation_options import DATASHEET, DATASHEET_WARNING, simulation_router
 from inferplan.planning.textbook_comparison import compare_with_textbook
 from inferplan.resources.plan import Candidate, PlanContent, PlanInput, PlanMethod, ResolvedInput, SimulationOptions
-from inferplan.simulation import Cancellation, Router, requests_for_interval
+from inferplan.simulation import Cancellation, requests_for_interval
 from inferplan.sizing.bounds import RequestWork, least_prefill_seconds
 from inferplan.sizing.capacity import MeasuredCapacity, replica_capacity
-from inferplan.sizing.evaluation import MEASURED_SHARE, REPORTED_PERCENTILES, EvaluationSettings
-from inferplan.sizing.explanation import PlanWarning
+from inferplan.sizing.evaluation import MEASURED_SHARE, EvaluationSettings
 from inferplan.sizing.fleet import LimitingFactor, ReplicaCapacity
-from inferplan.sizing.fleet_search import RankedCandidate, RuledOut, SearchResult, sampled_work, search
+from inferplan.sizing.fleet_search import search
 from inferplan.sizing.nearest import nearest_that_fits
 from inferplan.sizing.operating_point import operating_point
 from inferplan.sizing.parallelism import Parallelism
+from inferplan.sizing.sample import offered_requests_per_second, sampled_work, window_of
 from inferplan.sizing.search_question import FleetLimits, SearchQuestion
+from inferplan.sizing.search_result import RankedCandidate, RuledOut, SearchResult
 from inferplan.sizing.workload import LatencyMetric
 from inferplan.storage.codec import request_digest
-
-DATASHEET = "datasheet"
 
 MOST_ALTERNATIVES = 10
 
@@ -39,29 +39,18 @@ _SEED_DIGITS = 15
 
 
 def simulated_violations(plan_input: PlanInput, path: str) -> list[Violation]:
-    """What the method cannot take: loops of both kinds at once, and runs too short for the percentiles asked for."""
-    violations = []
-    classes = plan_input.workload.traffic_classes
-    closed = [traffic.concurrency is not None for traffic in classes]
-    if any(closed) and not all(closed):
-        violations.append(
-            Violation(
-                f"{path}.workload.traffic_classes",
-                "mixes open loops (requests_per_second) and closed loops (concurrency); legal is one kind",
-            )
-        )
+    """Runs that are bounded to fewer requests than the objectives' percentiles need for their intervals."""
     most = plan_input.simulation.maximum_requests if plan_input.simulation else None
     needed = _fewest_requests(plan_input)
-    if most is not None and most < needed:
-        violations.append(
-            Violation(
-                f"{path}.simulation.maximum_requests",
-                f"is {most}; the confidence intervals of the percentiles that are reported and asked for need at least "
-                f"{needed} requests",
-                "TOO_FEW_REQUESTS",
-            )
+    if most is None or most >= needed:
+        return []
+    return [
+        Violation(
+            f"{path}.simulation.maximum_requests",
+            f"is {most:,}; the confidence intervals of the objectives' percentiles need at least {needed:,} requests",
+            "TOO_FEW_REQUESTS",
         )
-    return violations
+    ]
 
 
 def simulated_setup_violations(catalog: Catalog, plan_input: PlanInput, path: str) -> list[Violation]:
@@ -125,7 +114,7 @@ def evaluation_settings(plan_input: PlanInput, cancellation: Cancellation | None
     options = plan_input.simulation or SimulationOptions()
     return EvaluationSettings(
         seed=options.seed or _seed_of(plan_input),
-        router=Router(options.router.value) if options.router else Router.LEAST_OUTSTANDING,
+        router=simulation_router(options.router),
         maximum_requests=options.maximum_requests,
         cancellation=cancellation,
     )
@@ -136,11 +125,12 @@ def _seed_of(plan_input: PlanInput) -> int:
 
 
 def _fewest_requests(plan_input: PlanInput) -> int:
-    percentiles = {*REPORTED_PERCENTILES, *(objective.percentile for objective in plan_input.objectives)}
-    needed = max(requests_for_interval(percentile) for percentile in percentiles) / MEASURED_SHARE
-    rates = [traffic.requests_per_second for traffic in plan_input.workload.traffic_classes]
-    known = [rate for rate in rates if rate is not None]
-    return math.ceil(needed * sum(known) / min(known)) if known else math.ceil(needed)
+    """Requests of a run that resolves every objective, of the rarest class too."""
+    percentiles = [objective.percentile for objective in plan_input.objectives]
+    needed = max((requests_for_interval(percentile) for percentile in percentiles), default=1) / MEASURED_SHARE
+    classes = plan_input.workload.traffic_classes
+    loads = [traffic.requests_per_second or float(traffic.concurrency or 0) for traffic in classes]
+    return math.ceil(needed * sum(loads) / min(loads))
 
 
 def _asked_setup(
@@ -170,10 +160,9 @@ def _content(
     chosen = result.chosen
     holding = chosen.proven.holding
     model = chosen.replica.model
-    work = sampled_work(question.workload, model.coefficients, settings.seed)
+    work = sampled_work(question.workload, window_of(model.coefficients), settings.seed)
     measured = replica_capacity(model, question.workload, question.objectives, work, settings)
-    rates = [traffic.requests_per_second or 0.0 for traffic in question.workload.traffic_classes]
-    rate = sum(rates) or holding.performance.requests_per_second
+    rate = offered_requests_per_second(question.workload) or holding.performance.requests_per_second
     point = operating_point(model.coefficients, model.engine, work, rate / chosen.fleet.active_replicas)
     comparison = compare_with_textbook(catalog, plan_input, question, chosen.fleet, settings)
     return PlanContent(
@@ -189,7 +178,7 @@ def _content(
         autoscaling_policy=_policy(question, chosen, work, measured),
         warnings=(
             *((comparison.warning,) if comparison else ()),
-            _datasheet_warning(),
+            DATASHEET_WARNING,
             *chosen.replica.memory.warnings,
         ),
         calibration=DATASHEET,
@@ -234,14 +223,6 @@ def _policy(
             ttft_objective_seconds=min(bounds) if bounds else None,
             allowed_replicas=question.limits.most_replicas(replica.gpus, replica.accelerator.cost_usd_per_gpu_hour),
         )
-    )
-
-
-def _datasheet_warning() -> PlanWarning:
-    return PlanWarning(
-        "CALIBRATION_IS_DATASHEET",
-        "The step times rest on datasheet rates and default efficiencies, not on measurements of this model on this "
-        "accelerator. Measure one replica before buying many.",
     )
 
 

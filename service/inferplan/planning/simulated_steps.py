@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from inferplan.sizing.bounds import RequestWork, least_service_seconds
 from inferplan.sizing.capacity import MeasuredCapacity
 from inferplan.sizing.explanation import CalculatedValue, CalculationStep, Quantity
-from inferplan.sizing.fleet_search import RankedCandidate
+from inferplan.sizing.memory import MemoryEstimate
 from inferplan.sizing.operating_point import OperatingPoint
 from inferplan.sizing.performance import Performance
+from inferplan.sizing.search_result import RankedCandidate
 from inferplan.sizing.step_terms import step_terms
 
 
@@ -49,18 +50,18 @@ def _memory_values(figures: SimulatedFigures) -> tuple[CalculatedValue, ...]:
     visible = Quantity("M", memory.visible_bytes, "B", "memory that the runtime sees")
     share = Quantity("u", memory.configuration.gpu_memory_utilization, "", "gpu_memory_utilization")
     weights = Quantity("W", memory.weights_bytes, "B", "weights")
-    others = (
+    others = [
         Quantity("A", memory.activation_bytes, "B", "activations"),
         Quantity("O", memory.non_torch_bytes, "B", "contexts and communication buffers"),
         Quantity("G", memory.cuda_graph_bytes, "B", "CUDA graphs"),
-    )
+    ]
     budget = CalculatedValue("budget", "what the engine may claim", "u x M", (visible, share), memory.budget_bytes, "B")
-    graphs = " - G" if memory.cuda_graphs_inside_budget else ""
+    inside = _paid_out_of_budget(memory, others)
     kv_cache = CalculatedValue(
         "KV",
         "KV cache",
-        f"budget - W - A - O{graphs}",
-        (budget.as_input(), weights, *others),
+        " - ".join(["budget", "W", *(part.symbol for part in inside)]),
+        (budget.as_input(), weights, *inside),
         memory.kv_cache_bytes,
         "B",
     )
@@ -74,6 +75,15 @@ def _memory_values(figures: SimulatedFigures) -> tuple[CalculatedValue, ...]:
         "tokens",
     )
     return (budget, kv_cache, tokens)
+
+
+def _paid_out_of_budget(memory: MemoryEstimate, parts: list[Quantity]) -> list[Quantity]:
+    """Which parts the engine takes out of its share before the KV cache; the others it leaves to the rest."""
+    spent = memory.budget_bytes - memory.weights_bytes - memory.kv_cache_bytes
+    graphs_inside = [part for part in parts if part.symbol != "G" or memory.cuda_graphs_inside_budget]
+    without_activations = [part for part in graphs_inside if part.symbol != "A"]
+    left_over = abs(sum(part.value for part in without_activations) - spent)
+    return without_activations if left_over < 1.0 else graphs_inside
 
 
 def _step_values(figures: SimulatedFigures, point: OperatingPoint) -> tuple[CalculatedValue, ...]:

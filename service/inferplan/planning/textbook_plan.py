@@ -12,6 +12,7 @@ from inferplan.catalog import Catalog
 from inferplan.errors import BrokenRule, NothingFitsError, Violation
 from inferplan.planning.replica import ReplicaSetup, replica_memory, setup_violations
 from inferplan.planning.resolve import resolve_input
+from inferplan.planning.simulation_options import DATASHEET
 from inferplan.resources.plan import Hardware, PlanContent, PlanInput, PlanMethod, ResolvedInput
 from inferplan.sizing.explanation import PlanWarning
 from inferplan.sizing.fleet import Fleet, LimitingFactor, ReplicaCapacity, fleet_of
@@ -29,8 +30,6 @@ from inferplan.sizing.textbook import (
 )
 from inferplan.sizing.textbook_warnings import LeftOut, textbook_warnings
 from inferplan.sizing.workload import LatencyMetric, TrafficClass
-
-DATASHEET = "datasheet"
 
 DEFAULT_SPARES = 1
 """The worked example keeps one warm spare."""

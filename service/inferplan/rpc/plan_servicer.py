@@ -12,6 +12,7 @@ from inferplan.errors import Violation
 from inferplan.planning.planner import ListRequest, Planner, PlanRequest
 from inferplan.resources.plan import Plan
 from inferplan.rpc.cancellation import cancelled_with
+from inferplan.rpc.convert.mapping import to_message
 from inferplan.rpc.convert.plan import (
     deployment_to_wire,
     plan_input_from_wire,
@@ -89,8 +90,7 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
 
     def GetPlan(self, request: plan_service_pb2.GetPlanRequest, _context: grpc.ServicerContext) -> plan_pb2.Plan:
         raise_violations(message_violations(request))
-        deployment_id, _plans, revision = request.name.removeprefix(DEPLOYMENTS).split("/")
-        return plan_to_wire(self._planner.get_plan(deployment_id, "latest" if revision == "latest" else int(revision)))
+        return plan_to_wire(self._plan(request.name))
 
     def ListPlans(
         self, request: plan_service_pb2.ListPlansRequest, _context: grpc.ServicerContext
@@ -102,12 +102,18 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
         )
         return plan_service_pb2.ListPlansResponse(plans=[plan_to_wire(plan) for plan in plans], next_page_token=token)
 
+    def RenderPlan(
+        self, request: plan_service_pb2.RenderPlanRequest, _context: grpc.ServicerContext
+    ) -> plan_service_pb2.RenderPlanResponse:
+        raise_violations(message_violations(request))
+        rendering = self._planner.render_plan(self._plan(request.name), request.target, dict(request.options))
+        return to_message(rendering, plan_service_pb2.RenderPlanResponse)
+
     def SimulatePlan(
         self, request: plan_service_pb2.SimulatePlanRequest, context: grpc.ServicerContext
     ) -> Iterator[plan_service_pb2.SimulatePlanResponse]:
         raise_violations([*message_violations(request), *_not_yet(request, ("policy", "trace", "target", "duration"))])
-        deployment_id, _plans, revision = request.name.removeprefix(DEPLOYMENTS).split("/")
-        plan = self._planner.get_plan(deployment_id, "latest" if revision == "latest" else int(revision))
+        plan = self._plan(request.name)
         changes = simulation_changes_from_wire(request)
         cancellation = cancelled_with(context)
         with self._gate.enter(), ThreadPoolExecutor(1, thread_name_prefix="simulate") as worker:
@@ -118,6 +124,10 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
                 )
             report = future.result()
         yield plan_service_pb2.SimulatePlanResponse(report=simulation_report_to_wire(report))
+
+    def _plan(self, name: str) -> Plan:
+        deployment_id, _plans, revision = name.removeprefix(DEPLOYMENTS).split("/")
+        return self._planner.get_plan(deployment_id, "latest" if revision == "latest" else int(revision))
 
     def _create_plan(self, request: PlanRequest, cancellation: Cancellation) -> Plan:
         """Only what simulates passes the gate: the textbook's arithmetic takes no longer than storing its plan."""

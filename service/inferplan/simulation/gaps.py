@@ -22,6 +22,9 @@ def _bin_middles() -> npt.NDArray[np.float64]:
     return middles
 
 
+_BIN_MIDDLES = _bin_middles()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenGaps:
     """Counts [period, bin] and sums [period] of inter-token latencies; mean and largest are exact."""
@@ -68,10 +71,10 @@ class TokenGaps:
         """Share of the tokens that came within the limit (to a bin's width); None without any."""
         if not self.tokens:
             return None
-        return float(self.counts[:, _bin_middles() <= limit_seconds].sum()) / self.tokens
+        return float(self.counts[:, limit_seconds >= _BIN_MIDDLES].sum()) / self.tokens
 
 
 def _percentile_of_counts(counts: npt.NDArray[np.int64], percentile: float) -> float:
     cumulative = np.cumsum(counts)
     rank = max(1, math.ceil(round(percentile / 100 * int(cumulative[-1]), 9)))
-    return float(_bin_middles()[int(np.searchsorted(cumulative, rank))])
+    return float(_BIN_MIDDLES[int(np.searchsorted(cumulative, rank))])

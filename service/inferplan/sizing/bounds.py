@@ -161,9 +161,9 @@ def least_latency_seconds(
     if objective.metric is LatencyMetric.QUEUE_WAIT:
         return 0.0
     share = objective.percentile
+    # So many prompts are this long or longer; each looks back at least on itself.
     long_prompt = value_at(work.computed_tokens[mine], share)
-    pairs = value_at(work.prefill_pairs[mine], share)
-    to_first = least_prefill_seconds(coefficients, engine, long_prompt, pairs)
+    to_first = least_prefill_seconds(coefficients, engine, long_prompt, 0.5 * long_prompt**2)
     if objective.metric is LatencyMetric.TTFT:
         return front_end_seconds + to_first
     step = least_decode_step_seconds(coefficients, float(work.prompt_tokens[mine].min()) + 1.0)

@@ -10,9 +10,9 @@ from inferplan.catalog.accelerator import Accelerator
 from inferplan.catalog.precision import Precision
 from inferplan.errors import BrokenRule
 from inferplan.sizing.configuration import Configuration, EngineSettings
-from inferplan.sizing.evaluation import ReplicaModel, replica_model
 from inferplan.sizing.memory import MemoryEstimate, MemoryQuestion, estimate_memory, memory_question_violations
 from inferplan.sizing.parallelism import Parallelism, legal_tensor_parallel_values
+from inferplan.sizing.replica import ReplicaModel, replica_model
 from inferplan.sizing.search_question import SearchQuestion
 from inferplan.sizing.weights import served_architecture
 
@@ -129,7 +129,8 @@ def build_replica(
         return tuple(dataclasses.replace(rule, subject=label) for rule in memory.broken_rules)
     served = served_architecture(question.architecture, settings.weight_precision)
     release = question.engine.release_for(settings.version)
-    model = replica_model(served, accelerator, release, memory, question.efficiency_of(accelerator))
+    efficiency = question.efficiency_of(accelerator)
+    model = replica_model(served, accelerator, release, memory, efficiency, float(question.mean_context_tokens))
     return CandidateReplica(accelerator, settings, memory, model)
 
 

@@ -11,15 +11,16 @@ from inferplan.sizing.bounds import RequestWork, least_service_seconds
 from inferplan.sizing.evaluation import (
     EvaluationSettings,
     FleetEvaluation,
-    ReplicaModel,
     evaluate_fleet,
     first_run_requests,
 )
 from inferplan.sizing.fleet import LimitingFactor, ReplicaCapacity
 from inferplan.sizing.operating_point import operating_point
 from inferplan.sizing.performance import Outcome
+from inferplan.sizing.replica import ReplicaModel
+from inferplan.sizing.sample import offered_requests_per_second
 from inferplan.sizing.step_terms import step_terms
-from inferplan.sizing.traffic_requests import is_closed_loop, total_requests_per_second
+from inferplan.sizing.traffic_requests import is_closed_loop
 from inferplan.sizing.workload import LatencyMetric, Objective, Workload
 
 TOLERANCE = 0.02
@@ -28,8 +29,9 @@ TOLERANCE = 0.02
 LOWEST_SHARE = 1e-3
 """Loads below a thousandth of what closed form allows are taken for no load at all."""
 
-BRIEF_EXTENSION = 4
-"""Near the edge every run is close to call, so runs are extended only so far before the rate counts as too high."""
+RUN_FACTOR = 2
+"""Length of the runs over that of the shortest. Near the edge every run is close to call, so none is extended: what is
+too close to call counts as too much."""
 
 MOST_CLIENTS_FACTOR = 4
 """Clients over slots up to which a closed loop is tried; more only wait longer."""
@@ -61,12 +63,11 @@ def replica_capacity(
     The load counts as carried where every objective holds at its percentile and the queue does not grow. `work` is a
     sample of the requests. Returns None if not even the lowest load is carried.
     """
-    first = first_run_requests(replica, workload, objectives)
-    limit = first * BRIEF_EXTENSION
-    brief = dataclasses.replace(settings, maximum_requests=min(limit, settings.maximum_requests or limit))
+    count = RUN_FACTOR * first_run_requests(replica, workload, objectives)
+    exact = dataclasses.replace(settings, exact_requests=min(count, settings.maximum_requests or count))
 
     def evaluate(load: float) -> FleetEvaluation:
-        return evaluate_fleet(replica, scaled_workload(workload, load), objectives, 1, brief)
+        return evaluate_fleet(replica, scaled_workload(workload, load), objectives, 1, exact)
 
     overloaded = None
     if is_closed_loop(workload):
@@ -74,7 +75,7 @@ def replica_capacity(
         highest = MOST_CLIENTS_FACTOR * replica.engine.maximum_sequences / clients
         lowest = 1.0 / clients
     else:
-        rate = total_requests_per_second(workload)
+        rate = offered_requests_per_second(workload)
         highest = 1.0 / least_service_seconds(replica.coefficients, replica.engine, work) / rate
         lowest = LOWEST_SHARE * highest
         if not bounds_the_queue(objectives):
@@ -111,7 +112,7 @@ def overloaded_replica(
     an overloaded replica completes tells it at once.
     """
     most = 1.0 / least_service_seconds(replica.coefficients, replica.engine, work)
-    factor = OVERLOAD_FACTOR * most / total_requests_per_second(workload)
+    factor = OVERLOAD_FACTOR * most / offered_requests_per_second(workload)
     return evaluate_fleet(replica, scaled_workload(workload, factor), (), 1, settings)
 
 

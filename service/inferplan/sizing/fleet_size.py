@@ -92,8 +92,13 @@ def failures_text(evaluation: FleetEvaluation) -> str:
     return "; ".join(shown)
 
 
+def counted(replicas: int) -> str:
+    """`1 replica`, `2 replicas`."""
+    return f"{replicas} replica{'' if replicas == 1 else 's'}"
+
+
 def _summary(replicas: int, evaluation: FleetEvaluation, replicas_down: int) -> str:
-    fleet = f"{replicas} replica{'' if replicas == 1 else 's'}"
+    fleet = counted(replicas)
     if replicas_down:
         fleet += f" with {replicas_down} down"
     if evaluation.holds:

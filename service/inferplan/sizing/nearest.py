@@ -11,10 +11,12 @@ from inferplan.sizing.candidates import CandidateReplica, enumerate_candidates
 from inferplan.sizing.capacity import scaled_workload
 from inferplan.sizing.configuration import ParallelismChoice
 from inferplan.sizing.evaluation import EvaluationSettings, evaluate_fleet
-from inferplan.sizing.fleet_search import RankedCandidate, sampled_work, try_candidates
+from inferplan.sizing.fleet_search import try_candidates
 from inferplan.sizing.performance import ObjectiveVerdict, Outcome
+from inferplan.sizing.sample import offered_requests_per_second, sampled_work, window_of
 from inferplan.sizing.search_question import FleetLimits, SearchQuestion
-from inferplan.sizing.traffic_requests import is_closed_loop, total_requests_per_second
+from inferplan.sizing.search_result import RankedCandidate
+from inferplan.sizing.traffic_requests import is_closed_loop
 
 CANDIDATES_TRIED = 8
 """Of each relaxed question: a way out is wanted, not the best one."""
@@ -96,7 +98,7 @@ def _idle_verdicts(
     question: SearchQuestion, replica: CandidateReplica, settings: EvaluationSettings
 ) -> tuple[ObjectiveVerdict, ...]:
     model = replica.model
-    work = sampled_work(question.workload, model.coefficients, settings.seed)
+    work = sampled_work(question.workload, window_of(model.coefficients), settings.seed)
     most = 1.0 / least_service_seconds(model.coefficients, model.engine, work)
-    factor = IDLE_UTILIZATION * most / total_requests_per_second(question.workload)
+    factor = IDLE_UTILIZATION * most / offered_requests_per_second(question.workload)
     return evaluate_fleet(model, scaled_workload(question.workload, factor), question.objectives, 1, settings).verdicts

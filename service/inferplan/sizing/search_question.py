@@ -65,11 +65,8 @@ class SearchQuestion:
 
     @property
     def mean_context_tokens(self) -> int:
-        """Mean context while decoding: the prompt and half of the output, over all classes."""
-        contexts = [
-            traffic.mean_input_tokens + traffic.mean_output_tokens / 2 for traffic in self.workload.traffic_classes
-        ]
-        return max(1, round(sum(contexts) / len(contexts)))
+        """Mean context of the sequences that decode at a time, over all classes."""
+        return max(1, round(self.workload.mean_context_tokens))
 
     @property
     def longest_context_tokens(self) -> int:

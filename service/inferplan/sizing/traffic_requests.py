@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from inferplan import simulation
@@ -28,9 +30,41 @@ def is_closed_loop(workload: domain.Workload) -> bool:
     return any(traffic.concurrency is not None for traffic in workload.traffic_classes)
 
 
+def clients_of(workload: domain.Workload) -> int:
+    """Clients of all classes together; 0 for an open loop."""
+    return sum(traffic.concurrency or 0 for traffic in workload.traffic_classes)
+
+
 def total_requests_per_second(workload: domain.Workload) -> float:
     """Arrivals of all classes together; 0 for a closed loop."""
     return sum(traffic.requests_per_second or 0.0 for traffic in workload.traffic_classes)
+
+
+def share_of_class(workload: domain.Workload, traffic_class_id: str) -> float:
+    """The class's share of all requests; 1 for an empty id, which means all traffic."""
+    loads = [traffic.requests_per_second or float(traffic.concurrency or 0) for traffic in workload.traffic_classes]
+    mine = [
+        load
+        for load, traffic in zip(loads, workload.traffic_classes, strict=True)
+        if traffic_class_id in ("", traffic.traffic_class_id)
+    ]
+    return sum(mine) / sum(loads)
+
+
+def has_trace(workload: domain.Workload) -> bool:
+    """Whether a class plays recorded arrivals, which end where the recording does."""
+    return any(traffic.arrivals.process is domain.ArrivalProcess.TRACE for traffic in workload.traffic_classes)
+
+
+def requests_of_traces(workload: domain.Workload) -> int:
+    """Requests of all classes until the end of the longest trace, so that no recorded peak is cut off."""
+    traces = [traffic.arrivals.trace_offsets_seconds for traffic in workload.traffic_classes]
+    if len(traces) == 1:
+        return len(traces[0])
+    last = max(offsets[-1] for offsets in traces if offsets)
+    rate = sum(_arrivals(traffic).mean_rate_per_second for traffic in workload.traffic_classes)
+    # One more, so that rounding does not lose the last arrival.
+    return max(math.ceil(last * rate) + 1, *(len(offsets) for offsets in traces))
 
 
 def _traffic(traffic: domain.TrafficClass, *, open_loop: bool) -> simulation.TrafficClass:

@@ -140,6 +140,20 @@ class Workload:
 
     traffic_classes: tuple[TrafficClass, ...]
 
+    @property
+    def mean_context_tokens(self) -> float:
+        """Mean context of the sequences that decode at a time: the prompt and half of the output.
+
+        A class counts with the tokens that it generates (its rate, or its clients, times its outputs), since that is
+        how long its sequences are in decode.
+        """
+        generated = contexts = 0.0
+        for traffic in self.traffic_classes:
+            weight = (traffic.requests_per_second or traffic.concurrency or 1) * traffic.mean_output_tokens
+            generated += weight
+            contexts += weight * (traffic.mean_input_tokens + traffic.mean_output_tokens / 2)
+        return contexts / generated
+
 
 class LatencyMetric(StrEnum):
     """A latency that a client or operator can see. TPOT = (end to end - TTFT) / (output tokens - 1)."""
@@ -192,6 +206,10 @@ def workload_violations(workload: Workload, path: str = "workload") -> list[Viol
         seen.add(traffic.traffic_class_id)
         violations += _length_violations(traffic, where)
         violations += _arrival_violations(traffic, where)
+    loops = {traffic.concurrency is not None for traffic in workload.traffic_classes}
+    if len(loops) > 1:
+        text = "mixes open loops (requests_per_second) and closed loops (concurrency); legal is one kind"
+        violations.append(Violation(f"{path}.traffic_classes", text, "CONTRADICTION"))
     return violations
 
 
