@@ -56,7 +56,7 @@ serve: $(STAMP) ## Run the service with its embedded database
 bench: $(STAMP) ## Speed, printed and not asserted: the simulator, a day of traffic, whole plans
 	$(BIN)/python tests/benchmarks/simulation_speed.py
 	$(BIN)/python tests/benchmarks/simulation_speed.py --day
-	$(BIN)/python -m pytest -q -o python_files='bench_*.py' tests/benchmarks
+	$(BIN)/python -m pytest -q -s -o python_files='bench_*.py' tests/benchmarks
 
 lock: ## Refresh the lock files (UPGRADE=1: to the newest versions)
 	$(PYTHON) -m venv --clear build/lock
