@@ -86,21 +86,25 @@ def _print_fleet(plan: plan_pb2.Plan, console: Console) -> None:
 def _print_alternatives(plan: plan_pb2.Plan, console: Console) -> None:
     if not plan.alternatives:
         return
-    table = Table("accelerator", "tp", "replicas", "GPUs", "$ an hour", title="Alternatives", title_justify="left")
+    table = Table("accelerator", "tp", "seqs", "budget", "replicas", "$ an hour", "why not", title="Alternatives")
+    table.title_justify = "left"
     for candidate in plan.alternatives:
+        configuration, fleet = candidate.configuration, candidate.fleet
         table.add_row(
-            candidate.configuration.accelerator.removeprefix("accelerators/"),
-            str(candidate.configuration.parallelism.tensor_parallel),
-            f"{candidate.fleet.active_replicas} + {candidate.fleet.spare_replicas}",
-            str(candidate.fleet.gpus),
-            f"{candidate.fleet.cost_usd_per_hour:,.2f}",
+            configuration.accelerator.removeprefix("accelerators/"),
+            str(configuration.parallelism.tensor_parallel),
+            str(configuration.max_num_seqs),
+            str(configuration.max_num_batched_tokens),
+            f"{fleet.active_replicas} + {fleet.spare_replicas}" if candidate.feasible else "",
+            f"{fleet.cost_usd_per_hour:,.2f}" if candidate.feasible else "",
+            escape("; ".join(f"{rule.rule}: {rule.description}" for rule in candidate.broken_rules)),
         )
     console.print(table)
 
 
 def _print_policy(plan: plan_pb2.Plan, console: Console) -> None:
     policy = plan.autoscaling_policy
-    signals = ", ".join(f"{_signal_name(signal.kind)} {signal.target:g}" for signal in policy.signals)
+    signals = ", ".join(f"{_signal_name(signal.kind)} {signal.target:.3g}" for signal in policy.signals)
     console.print(
         f"autoscaling: {policy.minimum_replicas} to {policy.maximum_replicas} replicas, {signals} a replica, up after "
         f"{duration_text(policy.scale_up.cooldown)}, down after {duration_text(policy.scale_down.cooldown)}, "
