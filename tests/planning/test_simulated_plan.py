@@ -32,7 +32,15 @@ from inferplan.sizing.configuration import EngineSettings, ParallelismChoice
 from inferplan.sizing.evaluation import EvaluationSettings, evaluate_fleet
 from inferplan.sizing.fleet import LimitingFactor
 from inferplan.sizing.performance import FleetEvidence, Outcome
-from inferplan.sizing.workload import ConstantLength, LatencyMetric, Objective, TrafficClass, Workload
+from inferplan.sizing.workload import (
+    ArrivalProcess,
+    Arrivals,
+    ConstantLength,
+    LatencyMetric,
+    Objective,
+    TrafficClass,
+    Workload,
+)
 from inferplan.storage.codec import decode_plan_content, encode_plan_content
 from support.searches import CHATBOT_OBJECTIVES, catalog, question, workload
 
@@ -289,3 +297,19 @@ def test_the_plan_s_own_fleet_holds_and_one_less_does_not(
     assert evaluate_fleet(replica.model, asked.workload, asked.objectives, active, again).holds is True
     if active > 1:
         assert evaluate_fleet(replica.model, asked.workload, asked.objectives, active - 1, again).holds is not True
+
+
+def test_a_rare_and_bursty_class_is_played_until_its_objective_can_be_judged() -> None:
+    """One request in eleven is of it, in bursts: a short run may hold too few of them by chance."""
+    prompt, output = ConstantLength(800), ConstantLength(250)
+    bursts = Arrivals(ArrivalProcess.GAMMA, coefficient_of_variation=3.0)
+    common = TrafficClass("chat", 10.0, input_tokens=prompt, output_tokens=output)
+    rare = TrafficClass("batch", 1.0, arrivals=bursts, input_tokens=prompt, output_tokens=output)
+    plan_input = worked_example(
+        model=ModelSource(model="llama-3.1-8b"),
+        workload=Workload((common, rare)),
+        objectives=(Objective(LatencyMetric.END_TO_END, 90, 30.0, "batch"),),
+    )
+    content = plan_by_simulation(catalog(), plan_input)
+    (verdict,) = content.verdicts
+    assert verdict.outcome is Outcome.HOLDS

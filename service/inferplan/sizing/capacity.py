@@ -64,10 +64,10 @@ def replica_capacity(
     sample of the requests. Returns None if not even the lowest load is carried.
     """
     count = RUN_FACTOR * first_run_requests(replica, workload, objectives)
-    exact = dataclasses.replace(settings, exact_requests=min(count, settings.maximum_requests or count))
+    brief = dataclasses.replace(settings, brief_requests=min(count, settings.maximum_requests or count))
 
     def evaluate(load: float) -> FleetEvaluation:
-        return evaluate_fleet(replica, scaled_workload(workload, load), objectives, 1, exact)
+        return evaluate_fleet(replica, scaled_workload(workload, load), objectives, 1, brief)
 
     overloaded = None
     if is_closed_loop(workload):

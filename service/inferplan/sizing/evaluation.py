@@ -73,14 +73,16 @@ REQUESTS_PER_CLIENT = 10
 class EvaluationSettings:
     """How simulations are run.
 
-    `exact_requests` plays just so many and never extends a run; None plays what the percentiles need, at most
-    `maximum_requests`, and recorded traces whole. `progress` gets the share that is done, 0 to 1, between runs.
+    `exact_requests` plays just so many and never extends a run; `brief_requests` plays so many, and more only where
+    they cannot resolve an objective's percentile; None of both plays what a verdict needs, at most `maximum_requests`,
+    and recorded traces whole. `progress` gets the share that is done, 0 to 1, between runs.
     """
 
     seed: int = 1
     router: Router = Router.LEAST_OUTSTANDING
     maximum_requests: int | None = None
     exact_requests: int | None = None
+    brief_requests: int | None = None
     cancellation: Cancellation | None = None
     progress: Callable[[float], None] | None = None
 
@@ -124,7 +126,7 @@ def evaluate_fleet(
     )
     count, bound = _run_lengths(replica, workload, objectives, settings)
     run = run_fleet(conditions, count)
-    while (longer := min(bound, _next_count(run, count))) > count:
+    while (longer := min(bound, _next_count(run, count, settings))) > count:
         _tell(settings, count / longer)
         count = longer
         run = run_fleet(conditions, count)
@@ -132,7 +134,8 @@ def evaluate_fleet(
         raise run.too_few
     _tell(settings, 1.0)
     # A recorded trace, or a number of requests that was asked for, is all that there is to judge by.
-    may_be_short = settings.exact_requests is None and not has_trace(workload)
+    asked_for = settings.exact_requests is not None or settings.brief_requests is not None
+    may_be_short = not asked_for and not has_trace(workload)
     too_short = may_be_short and requests_for_stays(run, count) > count
     return FleetEvaluation(
         performance=performance_of(run, conditions),
@@ -165,11 +168,11 @@ def _tell(settings: EvaluationSettings, share: float) -> None:
         settings.progress(share)
 
 
-def _next_count(run: FleetRun, count: int) -> int:
+def _next_count(run: FleetRun, count: int, settings: EvaluationSettings) -> int:
     """Requests of the run that should follow; `count` where its verdict stands."""
     if run.too_few is not None:
         return count * EXTENSION_FACTOR
-    if _is_hopeless(run):
+    if settings.brief_requests is not None or _is_hopeless(run):
         return count
     needed = requests_for_stays(run, count)
     if needed > count:
@@ -207,7 +210,7 @@ def _run_lengths(
     if has_trace(workload):
         count = _trace_length(workload)
         return count, count
-    count = first_run_requests(replica, workload, objectives)
+    count = settings.brief_requests or first_run_requests(replica, workload, objectives)
     bound = min(settings.maximum_requests or MAXIMUM_REQUESTS, count * LONGEST_EXTENSION)
     return min(count, bound), bound
 

@@ -177,7 +177,7 @@ class SearchTrial:
         question, settings = self._question, self._settings
         if not thorough:
             brief = first_run_requests(replica.model, question.workload, question.objectives)
-            settings = dataclasses.replace(settings, exact_requests=min(brief, settings.maximum_requests or brief))
+            settings = dataclasses.replace(settings, brief_requests=min(brief, settings.maximum_requests or brief))
         evaluation = evaluate_fleet(replica.model, question.workload, question.objectives, replicas, settings)
         if evaluation.holds and (self._requests_per_second or 0.0) > replicas * self._most_sustained(replica):
             # The run was too short to see the queue grow.
