@@ -281,3 +281,15 @@ def test_more_replicas_never_make_ttft_worse(load: float, process: ArrivalProces
     # The interval allows for replicas whose steps begin at other moments.
     assert many.low_seconds is not None
     assert many.low_seconds <= few.value_seconds + STEP_SECONDS
+
+
+def test_a_brief_run_is_lengthened_only_where_it_cannot_judge() -> None:
+    """3,000 requests hold about 270 of a class that sends one in eleven; its P90 needs 500 for an interval."""
+    common, rare = chat(10.0, traffic_class_id="common"), chat(1.0, traffic_class_id="rare")
+    of_common = evaluate(common, rare, objectives=(ttft(1.0, 90, "common"),), brief_requests=3000)
+    assert of_common.simulated_requests == pytest.approx(3000, rel=0.05)
+    of_rare = evaluate(common, rare, objectives=(ttft(1.0, 90, "rare"),), brief_requests=3000)
+    assert of_rare.simulated_requests > 5000
+    assert [verdict.outcome for verdict in of_rare.verdicts] == [Outcome.HOLDS]
+    with pytest.raises(InvalidInputError, match="needs at least"):
+        evaluate(common, rare, objectives=(ttft(1.0, 90, "rare"),), exact_requests=3000)
