@@ -30,6 +30,18 @@ class Settings(BaseSettings):
         default_factory=lambda: SecretStr(default_database_url()),
         description="SQLite file (sqlite:///path) or PostgreSQL (postgresql://user:password@host/database).",
     )
+    database_connections: int = Field(
+        default=10, ge=1, le=1000, description="Most connections to the database that this process holds."
+    )
+    database_through_pgbouncer: bool = Field(
+        default=False, description="Whether a pooler in transaction mode stands before PostgreSQL."
+    )
+    database_statement_timeout_seconds: float = Field(
+        default=5.0, ge=0.1, le=600, description="Longest that PostgreSQL may work on one statement."
+    )
+    database_lock_timeout_seconds: float = Field(
+        default=4.0, ge=0.1, le=600, description="Longest wait for a lock in the database."
+    )
     listen: str = Field(
         default="127.0.0.1:7460", description="Address that the server listens on, HOST:PORT or unix:PATH."
     )

@@ -11,6 +11,7 @@ from inferplan.planning.planner import Planner
 from inferplan.settings import Settings
 from inferplan.storage.address import SqliteAddress, parse_address
 from inferplan.storage.database import Database
+from inferplan.storage.engines import ConnectionSettings
 from inferplan.storage.migrations import SchemaState, check, require_current, upgrade
 
 
@@ -20,7 +21,17 @@ def open_database(settings: Settings) -> Database:
     address = parse_address(url)
     if isinstance(address, SqliteAddress):
         create_folder(address)
-    return Database.open(url)
+    return Database.open(url, connection_settings(settings))
+
+
+def connection_settings(settings: Settings) -> ConnectionSettings:
+    """How the configured database is connected to."""
+    return ConnectionSettings(
+        pool_connections=settings.database_connections,
+        statement_timeout_seconds=settings.database_statement_timeout_seconds,
+        lock_timeout_seconds=settings.database_lock_timeout_seconds,
+        through_pgbouncer=settings.database_through_pgbouncer,
+    )
 
 
 def create_folder(address: SqliteAddress) -> None:

@@ -20,8 +20,9 @@ class ConnectionSettings:
     """How connections are pooled and how long anything may take.
 
     The pool never grows past `pool_connections`: a caller waits `pool_timeout_seconds`, which must stay below the RPC
-    deadline, and is then told to come back. `through_pgbouncer` switches off what a transaction pooler cannot carry:
-    prepared statements and start-up parameters; give the role its statement_timeout then (ALTER ROLE … SET).
+    deadline, and is then told to come back. `through_pgbouncer` switches off what a transaction pooler cannot carry,
+    prepared statements and start-up parameters: the time limits are then set at the start of every transaction, at the
+    price of a round trip.
     """
 
     pool_connections: int = 10
@@ -97,12 +98,17 @@ def _postgresql_engine(address: PostgresqlAddress, settings: ConnectionSettings,
         "connect_timeout": settings.connect_timeout_seconds,
         **address.connection_parameters,
     }
+    statement_timeout_milliseconds = round(settings.statement_timeout_seconds * 1000)
+    lock_timeout_milliseconds = round(settings.lock_timeout_seconds * 1000)
     if settings.through_pgbouncer:
         parameters["prepare_threshold"] = None
-    else:
+        engine = create_engine(address.url, connect_args=parameters, hide_parameters=True, **pool)
         limits = (
-            f"-c statement_timeout={round(settings.statement_timeout_seconds * 1000)} "
-            f"-c lock_timeout={round(settings.lock_timeout_seconds * 1000)}"
+            f"SET LOCAL statement_timeout = {statement_timeout_milliseconds}; "
+            f"SET LOCAL lock_timeout = {lock_timeout_milliseconds}"
         )
-        parameters["options"] = f"{limits} {parameters.get('options', '')}".strip()
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(limits))
+        return engine
+    limits = f"-c statement_timeout={statement_timeout_milliseconds} -c lock_timeout={lock_timeout_milliseconds}"
+    parameters["options"] = f"{limits} {parameters.get('options', '')}".strip()
     return create_engine(address.url, connect_args=parameters, hide_parameters=True, **pool)
