@@ -100,6 +100,16 @@ class NothingFitsError(InferplanError):
         super().__init__(message if not nearest else f"{message} Nearest that would fit: {nearest}")
 
 
+class PreconditionError(InferplanError):
+    """A well-formed request that the resource's state does not allow: the rule that it broke. Repeating is no use."""
+
+    reason = "PRECONDITION_FAILED"
+
+    def __init__(self, broken_rule: BrokenRule) -> None:
+        self.broken_rule = broken_rule
+        super().__init__(f"{broken_rule.subject}: {broken_rule.description}")
+
+
 class UnimplementedError(InferplanError):
     """Part of the contract that this version does not do yet."""
 

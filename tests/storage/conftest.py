@@ -13,6 +13,7 @@ from inferplan.storage.database import Database
 from inferplan.storage.deployments import DeploymentStore
 from inferplan.storage.migrations import upgrade
 from inferplan.storage.plans import PlanStore
+from inferplan.storage.profiles import ProfileStore
 from support.clock import MovableClock
 from support.databases import PATIENT, PostgresqlServer, running_postgresql
 
@@ -55,7 +56,7 @@ def sqlite_url(migrated_sqlite_file: Path, tmp_path: Path) -> str:
 def postgresql_url(postgresql: PostgresqlServer, migrated_postgresql_name: str) -> Iterator[str]:
     """URL of the migrated PostgreSQL database, emptied afterwards."""
     yield postgresql.url_of(migrated_postgresql_name)
-    empty = sql.SQL("TRUNCATE deployments, plans, idempotent_requests RESTART IDENTITY")
+    empty = sql.SQL("TRUNCATE deployments, plans, idempotent_requests, profiles, profile_requests RESTART IDENTITY")
     postgresql.execute(empty, database_name=migrated_postgresql_name)
 
 
@@ -98,3 +99,8 @@ def deployments(database: Database, clock: MovableClock) -> DeploymentStore:
 @pytest.fixture
 def plans(database: Database, clock: MovableClock) -> PlanStore:
     return PlanStore(database, clock)
+
+
+@pytest.fixture
+def profiles(database: Database, clock: MovableClock) -> ProfileStore:
+    return ProfileStore(database, clock)

@@ -13,11 +13,21 @@ from hypothesis import strategies as st
 from inferplan.catalog.architecture import LatentAttention
 from inferplan.catalog.precision import Precision
 from inferplan.errors import InvalidInputError, StorageStateError
+from inferplan.profiles.profile import ImportHeader, Profile, ProfileStatus
 from inferplan.resources.plan import PlanContent
 from inferplan.sizing.explanation import Quantity
 from inferplan.sizing.workload import ConstantLength, LognormalLength, TrafficClass, UniformLength, Workload
-from inferplan.storage.codec import PAYLOAD_SCHEMA_VERSION, decode_plan_content, encode_plan_content, request_digest
+from inferplan.storage.codec import (
+    IMPORT_HEADER_CODEC,
+    PAYLOAD_SCHEMA_VERSION,
+    PROFILE_CODEC,
+    PROFILE_COLUMNS,
+    decode_plan_content,
+    encode_plan_content,
+    request_digest,
+)
 from support.plans import llama_2_7b, plan_content
+from support.profiles import profile
 from support.strategies import values_of
 
 HINTS = get_type_hints(PlanContent)
@@ -169,3 +179,39 @@ def test_a_damaged_payload_says_where(damage: str) -> None:
         payload, where = payload[:-1], "not JSON"
     with pytest.raises(StorageStateError, match=where):
         decode_plan_content(payload, PAYLOAD_SCHEMA_VERSION)
+
+
+@given(values_of(Profile))
+@settings(max_examples=40, phases=NO_SHRINKING)
+def test_a_profile_comes_back_exactly_but_for_what_has_columns(given_profile: Profile) -> None:
+    payload = PROFILE_CODEC.encode(given_profile)
+    read = PROFILE_CODEC.decode(payload, PROFILE_CODEC.schema_version)
+    bare = replace(
+        given_profile,
+        name="",
+        status=ProfileStatus.ACTIVE,
+        status_reason="",
+        superseded_by="",
+        create_time=None,
+        created_by="",
+    )
+    assert read == bare
+    # == takes -0.0 for 0.0 and True for 1; repr does not.
+    assert repr(read) == repr(bare)
+    assert PROFILE_CODEC.encode(read) == payload
+    assert not set(json.loads(payload)) & set(PROFILE_COLUMNS)
+
+
+@given(values_of(ImportHeader), values_of(ImportHeader))
+@settings(max_examples=20, phases=NO_SHRINKING)
+def test_headers_have_equal_digests_exactly_if_they_are_equal(one: ImportHeader, other: ImportHeader) -> None:
+    assert IMPORT_HEADER_CODEC.digest(one) == IMPORT_HEADER_CODEC.digest(replace(one))
+    same_bytes = IMPORT_HEADER_CODEC.encode(one) == IMPORT_HEADER_CODEC.encode(other)
+    assert (IMPORT_HEADER_CODEC.digest(one) == IMPORT_HEADER_CODEC.digest(other)) == same_bytes
+
+
+def test_an_instant_without_a_zone_is_damage() -> None:
+    document = json.loads(PROFILE_CODEC.encode(profile()))
+    document["provenance"]["measure_time"] = "2026-02-03T04:05:06"
+    with pytest.raises(StorageStateError, match=r"a stored profile is damaged: .*provenance.measure_time"):
+        PROFILE_CODEC.decode(json.dumps(document).encode(), PROFILE_CODEC.schema_version)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -21,6 +22,7 @@ _LEAVES: dict[type, st.SearchStrategy[Any]] = {
     int: st.integers(-(2**63), 2**63 - 1),
     bool: st.booleans(),
     types.NoneType: st.none(),
+    datetime: st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.replace(fold=0)),
 }
 
 

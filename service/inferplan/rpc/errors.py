@@ -21,6 +21,7 @@ from inferplan.errors import (
     NotFoundError,
     NothingFitsError,
     OverloadedError,
+    PreconditionError,
     StorageStateError,
     StorageUnavailableError,
     UnimplementedError,
@@ -41,6 +42,7 @@ STATUS_CODES: dict[type[InferplanError], grpc.StatusCode] = {
     NotFoundError: grpc.StatusCode.NOT_FOUND,
     AlreadyExistsError: grpc.StatusCode.ALREADY_EXISTS,
     NothingFitsError: grpc.StatusCode.FAILED_PRECONDITION,
+    PreconditionError: grpc.StatusCode.FAILED_PRECONDITION,
     ConflictError: grpc.StatusCode.ABORTED,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     StorageUnavailableError: grpc.StatusCode.UNAVAILABLE,
@@ -65,6 +67,8 @@ def status_for(error: InferplanError) -> tuple[grpc.StatusCode, Status]:
     elif isinstance(error, NothingFitsError):
         info.metadata["nearest"] = _cut(error.nearest, MAXIMUM_DESCRIPTION_CHARACTERS)
         details.append(_precondition_failure(error.broken_rules))
+    elif isinstance(error, PreconditionError):
+        details.append(_precondition_failure([error.broken_rule]))
     elif isinstance(error, NotFoundError | AlreadyExistsError):
         details.append(ResourceInfo(resource_type=error.resource_type, resource_name=_cut(error.resource_name, 300)))
     elif isinstance(error, OverloadedError | StorageUnavailableError):

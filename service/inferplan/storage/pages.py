@@ -12,11 +12,12 @@ import binascii
 import hashlib
 import hmac
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 
 from inferplan.errors import InvalidInputError, StorageStateError
 from inferplan.storage.database import Database
@@ -116,6 +117,18 @@ def page_size_of(requested: int) -> int:
             f"is {requested}; legal: 0 (for {DEFAULT_PAGE_SIZE}) to {MAXIMUM_PAGE_SIZE}, more is taken as the latter",
         )
     return min(requested, MAXIMUM_PAGE_SIZE) or DEFAULT_PAGE_SIZE
+
+
+def within_bytes(positions: Sequence[Row[int, int]], maximum_bytes: int) -> list[int]:
+    """The leading ids of (id, payload bytes) whose payloads fit a page together, at least one if there are any."""
+    ids: list[int] = []
+    total_bytes = 0
+    for row_id, payload_bytes in positions:
+        total_bytes += payload_bytes
+        if ids and total_bytes > maximum_bytes:
+            break
+        ids.append(row_id)
+    return ids
 
 
 def _refused() -> InvalidInputError:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import Row, Select, func, select, tuple_
+from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -18,7 +18,7 @@ from inferplan.storage.column_types import utc_now
 from inferplan.storage.database import Database
 from inferplan.storage.deployments import RESOURCE_TYPE as DEPLOYMENT_TYPE
 from inferplan.storage.deployments import insert_deployment
-from inferplan.storage.pages import Page, PageCursor, page_size_of
+from inferplan.storage.pages import Page, PageCursor, page_size_of, within_bytes
 from inferplan.storage.requests import RequestKey, remember_request, request_key, requested_plan_id
 from inferplan.storage.tables import (
     CATALOGUE_ID_LENGTH,
@@ -132,7 +132,7 @@ class PlanStore:
             positions = session.execute(query.with_only_columns(PlanRow.id, func.length(PlanRow.payload))).all()
             if not positions and deployment_id is not None:
                 _require_deployment(session, deployment_id)
-            shown = _within_bytes(positions[:size])
+            shown = within_bytes(positions[:size], MAXIMUM_PAGE_BYTES)
             rows = session.scalars(_newest_first(None, None, show_deleted=True).where(PlanRow.id.in_(shown))).all()
         is_last = len(shown) == len(positions) or not rows
         return Page(
@@ -200,18 +200,6 @@ def _newest_first(deployment_id: str | None, cursor: PageCursor | None, show_del
     if not show_deleted:
         query = query.where(PlanRow.delete_time.is_(None))
     return query
-
-
-def _within_bytes(positions: Sequence[Row[int, int]]) -> list[int]:
-    """The leading ids whose payloads fit a page together, at least one if there are any."""
-    ids: list[int] = []
-    total_bytes = 0
-    for plan_id, payload_bytes in positions:
-        total_bytes += payload_bytes
-        if ids and total_bytes > MAXIMUM_PAGE_BYTES:
-            break
-        ids.append(plan_id)
-    return ids
 
 
 def _require_deployment(session: Session, deployment_id: str) -> None:

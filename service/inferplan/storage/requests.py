@@ -1,4 +1,4 @@
-"""Idempotent requests: which plan a request id has made."""
+"""Idempotent requests: what a request id has made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from inferplan.errors import AlreadyExistsError, InvalidInputError
-from inferplan.storage.tables import REQUEST_HASH_LENGTH, IdempotentRequestRow
+from inferplan.storage.tables import REQUEST_HASH_LENGTH, IdempotentRequestRow, ProfileRequestRow
 from inferplan.storage.text_rules import refuse, text_violations
 
 RESOURCE_TYPE = "Request"
@@ -43,12 +43,26 @@ def requested_plan_id(session: Session, request: RequestKey) -> int | None:
     row = session.get(IdempotentRequestRow, request.request_id)
     if row is None:
         return None
-    if row.request_hash != request.request_hash:
+    refuse_another_request(request, row.request_hash)
+    return row.plan_id
+
+
+def requested_profile_id(session: Session, request: RequestKey) -> int | None:
+    """Key of the profile that the request was given. Raises AlreadyExistsError if its id came with another hash."""
+    row = session.get(ProfileRequestRow, request.request_id)
+    if row is None:
+        return None
+    refuse_another_request(request, row.request_hash)
+    return row.profile_id
+
+
+def refuse_another_request(request: RequestKey, stored_hash: str) -> None:
+    """Raise AlreadyExistsError if the id of `request` came with another hash before."""
+    if stored_hash != request.request_hash:
         request_id = str(request.request_id)
         raise AlreadyExistsError(
             RESOURCE_TYPE, request_id, f"request_id {request_id} was used with another request; use a new UUID"
         )
-    return row.plan_id
 
 
 def remember_request(session: Session, request: RequestKey, plan_id: int, create_time: datetime) -> None:
@@ -56,5 +70,17 @@ def remember_request(session: Session, request: RequestKey, plan_id: int, create
     session.add(
         IdempotentRequestRow(
             request_id=request.request_id, request_hash=request.request_hash, plan_id=plan_id, create_time=create_time
+        )
+    )
+
+
+def remember_profile_request(session: Session, request: RequestKey, profile_id: int, create_time: datetime) -> None:
+    """Note that the request was given the profile, in the transaction that gives it."""
+    session.add(
+        ProfileRequestRow(
+            request_id=request.request_id,
+            request_hash=request.request_hash,
+            profile_id=profile_id,
+            create_time=create_time,
         )
     )

@@ -1,6 +1,6 @@
 """The tables. migrations/ builds them; a test compares the two on both databases.
 
-A plan's `payload` is the truth. Its other columns are a projection that lists can filter and sort by.
+A `payload` is the truth. The columns beside it are a projection that lists can filter and sort by, or what may change.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ MODEL_ID_LENGTH = 200
 CATALOGUE_ID_LENGTH = 100
 METHOD_LENGTH = 32
 REQUEST_HASH_LENGTH = 128
+RESOURCE_ID_LENGTH = 63
+VERSION_LENGTH = 100
+TOOL_LENGTH = 100
+STATUS_LENGTH = 32
+STATUS_REASON_LENGTH = 1000
+SHA256_LENGTH = 64
 
 
 class Base(DeclarativeBase):
@@ -97,6 +103,59 @@ class IdempotentRequestRow(Base):
     request_id: Mapped[UUID] = mapped_column(primary_key=True)
     request_hash: Mapped[str] = mapped_column(String(REQUEST_HASH_LENGTH))
     plan_id: Mapped[int] = mapped_column(BIG_INTEGER, ForeignKey(PlanRow.id, ondelete="CASCADE"))
+    create_time: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class ProfileRow(Base):
+    """A profile. `status`, `status_reason` and `superseded_by` may change, nothing else ever does.
+
+    `raw_sha256` is None for a profile that came without a file. A file may hold several profiles, which `part` counts.
+    A file whose profiles were all withdrawn may come again with another `request_hash`, such as for a header that was
+    wrong; its parts then go on from the highest.
+    """
+
+    __tablename__ = "profiles"
+    __table_args__ = (
+        UniqueConstraint("profile_id"),
+        UniqueConstraint("raw_sha256", "part"),
+        Index(None, "create_time", "id"),
+        Index(None, "accelerator_id", "create_time", "id"),
+        Index(None, "engine_id", "create_time", "id"),
+        Index(None, "tool", "create_time", "id"),
+        Index(None, "status", "create_time", "id"),
+        Index(None, "measure_time"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(BIG_INTEGER, primary_key=True)
+    profile_id: Mapped[str] = mapped_column(String(RESOURCE_ID_LENGTH))
+    create_time: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(String(PRINCIPAL_LENGTH))
+    status: Mapped[str] = mapped_column(String(STATUS_LENGTH))
+    status_reason: Mapped[str] = mapped_column(String(STATUS_REASON_LENGTH))
+    superseded_by: Mapped[str | None] = mapped_column(String(RESOURCE_ID_LENGTH))
+    accelerator_id: Mapped[str] = mapped_column(String(CATALOGUE_ID_LENGTH))
+    engine_id: Mapped[str] = mapped_column(String(CATALOGUE_ID_LENGTH))
+    engine_version: Mapped[str] = mapped_column(String(VERSION_LENGTH))
+    tool: Mapped[str] = mapped_column(String(TOOL_LENGTH))
+    measure_time: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    labels: Mapped[dict[str, str]] = mapped_column(JSON_DOCUMENT)
+    raw_sha256: Mapped[str | None] = mapped_column(String(SHA256_LENGTH))
+    part: Mapped[int] = mapped_column(BIG_INTEGER)
+    request_hash: Mapped[str] = mapped_column(String(REQUEST_HASH_LENGTH))
+    payload_schema_version: Mapped[int]
+    payload: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class ProfileRequestRow(Base):
+    """A request that made a profile, or was given the one that its file had made before."""
+
+    __tablename__ = "profile_requests"
+    __table_args__ = (Index(None, "profile_id"),)
+
+    request_id: Mapped[UUID] = mapped_column(primary_key=True)
+    request_hash: Mapped[str] = mapped_column(String(REQUEST_HASH_LENGTH))
+    profile_id: Mapped[int] = mapped_column(BIG_INTEGER, ForeignKey(ProfileRow.id, ondelete="CASCADE"))
     create_time: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
