@@ -33,6 +33,11 @@ def test_every_domain_error_has_a_status() -> None:
             grpc.StatusCode.FAILED_PRECONDITION,
             PreconditionFailure,
         ),
+        (
+            errors.PreconditionError(errors.BrokenRule("ALREADY_WITHDRAWN", "profiles/a", "is withdrawn")),
+            grpc.StatusCode.FAILED_PRECONDITION,
+            PreconditionFailure,
+        ),
         (errors.InvalidInputError.single("a.b", "is wrong"), grpc.StatusCode.INVALID_ARGUMENT, BadRequest),
     ],
 )

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferplan.planning.memory import MemoryRequest
+from inferplan.profiles.profile import ImportHeader, Profile
 from inferplan.resources.plan import Plan, PlanContent
 from inferplan.rpc.convert.mapping import (
     datetime_from_timestamp,
@@ -20,6 +21,7 @@ from inferplan.rpc.convert.mapping import (
     to_message,
 )
 from inferplan.rpc.convert.plan import plan_input_from_wire, plan_to_wire
+from inferplan.rpc.convert.profile import import_header_from_wire, profile_from_wire, profile_to_wire
 from inferplan.sizing.configuration import EngineSettings
 from inferplan.sizing.explanation import Quantity
 from inferplan.sizing.workload import (
@@ -31,13 +33,14 @@ from inferplan.sizing.workload import (
     TrafficClass,
     UniformLength,
 )
-from inferplan.v1 import memory_pb2, plan_pb2, sizing_service_pb2, workload_pb2
+from inferplan.v1 import memory_pb2, plan_pb2, profile_service_pb2, sizing_service_pb2, workload_pb2
 from support import strategies
 from support.plans import plan_content
 
 # Numbers that the contract's unsigned fields and durations can hold.
 with patch.dict(strategies._LEAVES, {int: st.integers(1, 10_000), float: st.floats(1e-3, 1e6), str: st.just("text")}):
     CONTENTS = strategies.values_of(PlanContent, most_elements=1)
+    PROFILES = strategies.values_of(Profile, most_elements=2)
 
 
 @settings(max_examples=15)
@@ -52,6 +55,31 @@ def test_a_plan_is_written_whole(content: PlanContent) -> None:
     assert len(message.warnings) == len(content.warnings)
     assert message.configuration.accelerator == f"accelerators/{content.configuration.accelerator}"
     assert plan_to_wire(plan).SerializeToString(deterministic=True) == message.SerializeToString(deterministic=True)
+
+
+@settings(max_examples=30)
+@given(PROFILES)
+def test_a_profile_is_written_whole(profile: Profile) -> None:
+    """Every field of every part finds its counterpart, or the conversion raises; what is read is written alike."""
+    message = profile_to_wire(profile)
+    assert message.name == profile.name
+    assert message.provenance.accelerator == f"accelerators/{profile.provenance.accelerator}"
+    assert len(message.serving_points) == len(profile.serving_points)
+    again = profile_to_wire(profile_from_wire(message))
+    for field in ("name", "status", "status_reason", "superseded_by", "create_time", "created_by"):
+        message.ClearField(field)  # the service's own, never taken from a caller
+        again.ClearField(field)
+    assert again.SerializeToString(deterministic=True) == message.SerializeToString(deterministic=True)
+
+
+def test_an_import_header_may_name_resources_in_full() -> None:
+    message = profile_service_pb2.ImportProfileHeader(filename="a.json", model="models/llama-3.1-8b")
+    message.provenance.accelerator = "accelerators/h100-sxm-80gb"
+    message.engine.engine = "engines/vllm"
+    header = import_header_from_wire(message)
+    assert (header.model, header.provenance.accelerator) == ("llama-3.1-8b", "h100-sxm-80gb")
+    assert (header.engine.engine, header.parallelism) == ("vllm", None)
+    assert import_header_from_wire(profile_service_pb2.ImportProfileHeader()) == ImportHeader()
 
 
 TOKENS = st.integers(1, 10**6)

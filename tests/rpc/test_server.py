@@ -102,9 +102,9 @@ def test_an_unknown_exception_is_opaque_and_logged_without_secrets(
     assert all(entry["request_id"] == "find-me" for entry in entries if entry["event"] == "call")
 
 
-def test_the_profile_service_is_in_the_contract_only(channel: grpc.Channel) -> None:
+def test_a_method_that_is_not_implemented_says_so(channel: grpc.Channel) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        profiles_grpc.ProfileServiceStub(channel).ListProfiles(profile_service_pb2.ListProfilesRequest())
+        profiles_grpc.ProfileServiceStub(channel).ListCalibrations(profile_service_pb2.ListCalibrationsRequest())
     assert isinstance(caught.value, grpc.Call)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "README" in (caught.value.details() or "")

@@ -19,6 +19,7 @@ from inferplan.errors import (
     InferplanError,
     InvalidInputError,
     NotFoundError,
+    PreconditionError,
     StorageStateError,
     StorageUnavailableError,
 )
@@ -71,7 +72,7 @@ def _explain_call(error: grpc.RpcError) -> tuple[int, list[str]]:
         ]
     for detail in status.details:
         lines += _detail_lines(detail)
-        if _reason(detail) == StorageStateError.reason:
+        if _reason(detail) in (StorageStateError.reason, PreconditionError.reason):
             exit_code = EXIT_BAD_INPUT
     listed = _unpack(status.details, BadRequest)
     if listed is None:

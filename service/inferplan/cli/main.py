@@ -10,6 +10,7 @@ from inferplan.cli.database_commands import database_group
 from inferplan.cli.memory_command import memory_command
 from inferplan.cli.plan_commands import plan_command, plans_group
 from inferplan.cli.predict_command import predict_command
+from inferplan.cli.profile_commands import profiles_group
 from inferplan.cli.render_command import render_command
 from inferplan.cli.search_command import search_command
 from inferplan.cli.serve_command import config_command, serve_command
@@ -40,6 +41,7 @@ main.add_command(predict_command)
 main.add_command(search_command)
 main.add_command(simulate_command)
 main.add_command(render_command)
+main.add_command(profiles_group)
 main.add_command(models_group)
 main.add_command(accelerators_group)
 main.add_command(database_group)

@@ -10,8 +10,10 @@ from typing import Literal, TypeVar
 from inferplan.autoscaling.rendering import Rendering
 from inferplan.catalog import Accelerator, Catalog, Engine, Model
 from inferplan.errors import Violation
+from inferplan.planning.list_request import ListRequest
 from inferplan.planning.memory import MemoryRequest, estimate_memory_for, memory_violations
 from inferplan.planning.predict import Prediction, PredictionRequest, predict, prediction_violations
+from inferplan.planning.profile_library import ProfileLibrary
 from inferplan.planning.render import render_plan
 from inferplan.planning.resolve import input_violations
 from inferplan.planning.search import SearchAnswer, search_configurations
@@ -28,6 +30,7 @@ from inferplan.storage.database import Database
 from inferplan.storage.deployments import DeploymentStore
 from inferplan.storage.pages import ListScope, PageCursor, PageTokens, page_size_of
 from inferplan.storage.plans import PlanStore
+from inferplan.storage.profiles import ProfileStore
 
 DEFAULT_METHOD = PlanMethod.SIMULATED
 
@@ -48,20 +51,19 @@ class PlanRequest:
     allow_missing_deployment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ListRequest:
-    """Which page of a list: `page_size` 0 means the default, an empty `page_token` the first page."""
-
-    page_size: int = 0
-    page_token: str = ""
-    show_deleted: bool = False
-
-
 class Planner:
     """Everything that the service can be asked, over one catalogue and one database."""
 
-    def __init__(self, catalog: Catalog, deployments: DeploymentStore, plans: PlanStore, tokens: PageTokens) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        deployments: DeploymentStore,
+        plans: PlanStore,
+        profiles: ProfileStore,
+        tokens: PageTokens,
+    ) -> None:
         self.catalog = catalog
+        self.profiles = ProfileLibrary(catalog, profiles, tokens)
         self._deployments = deployments
         self._plans = plans
         self._tokens = tokens
@@ -69,7 +71,8 @@ class Planner:
     @classmethod
     def over(cls, catalog: Catalog, database: Database) -> Planner:
         """A planner whose stores live in `database`, which is at this program's revision."""
-        return cls(catalog, DeploymentStore(database), PlanStore(database), PageTokens.load(database))
+        tokens = PageTokens.load(database)
+        return cls(catalog, DeploymentStore(database), PlanStore(database), ProfileStore(database), tokens)
 
     def input_violations(self, plan_input: PlanInput, path: str, broken_parts: Collection[str] = ()) -> list[Violation]:
         """Everything that is wrong with a plan's input beyond its single fields; see resolve.input_violations."""

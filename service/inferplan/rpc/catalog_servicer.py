@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import grpc
 
-from inferplan.planning.planner import ListRequest, Planner
+from inferplan.planning.list_request import ListRequest
+from inferplan.planning.planner import Planner
 from inferplan.rpc.convert.catalog import accelerator_to_wire, engine_to_wire, model_to_wire
 from inferplan.rpc.convert.common import ACCELERATORS, ENGINES, MODELS
 from inferplan.rpc.validation import message_violations, raise_violations

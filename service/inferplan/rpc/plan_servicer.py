@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import grpc
-from google.protobuf.message import Message
 
 from inferplan.errors import Violation
-from inferplan.planning.planner import ListRequest, Planner, PlanRequest
+from inferplan.planning.list_request import ListRequest
+from inferplan.planning.planner import Planner, PlanRequest
 from inferplan.resources.plan import Plan
 from inferplan.rpc.cancellation import cancelled_with
 from inferplan.rpc.convert.mapping import to_message
@@ -21,7 +21,7 @@ from inferplan.rpc.convert.plan import (
     simulation_report_to_wire,
 )
 from inferplan.rpc.gate import WorkGate
-from inferplan.rpc.validation import message_violations, raise_violations
+from inferplan.rpc.validation import message_violations, raise_violations, unsupported_violations
 from inferplan.simulation import Cancellation
 from inferplan.v1 import deployment_pb2, plan_pb2, plan_service_pb2, plan_service_pb2_grpc
 
@@ -112,7 +112,9 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
     def SimulatePlan(
         self, request: plan_service_pb2.SimulatePlanRequest, context: grpc.ServicerContext
     ) -> Iterator[plan_service_pb2.SimulatePlanResponse]:
-        raise_violations([*message_violations(request), *_not_yet(request, ("policy", "trace", "target", "duration"))])
+        raise_violations(
+            [*message_violations(request), *unsupported_violations(request, ("policy", "trace", "target", "duration"))]
+        )
         plan = self._plan(request.name)
         changes = simulation_changes_from_wire(request)
         cancellation = cancelled_with(context)
@@ -151,13 +153,4 @@ def _unsupported(
     request: plan_service_pb2.ListPlansRequest | plan_service_pb2.ListDeploymentsRequest,
 ) -> list[Violation]:
     """Parts of the contract that lists do not do yet; ignoring them would return entries that were not asked for."""
-    return _not_yet(request, ("filter", "order_by", "read_mask"))
-
-
-def _not_yet(request: Message, fields: tuple[str, ...]) -> list[Violation]:
-    set_fields = {descriptor.name for descriptor, _value in request.ListFields()}
-    return [
-        Violation(field, "is not supported by this version; leave it empty", "UNSUPPORTED")
-        for field in fields
-        if field in set_fields
-    ]
+    return unsupported_violations(request, ("filter", "order_by", "read_mask"))

@@ -1,9 +1,85 @@
-"""ProfileService: in the contract, not in this version; every method answers UNIMPLEMENTED."""
+"""ProfileService: measurements, where they came from, and whether they are in use."""
 
 from __future__ import annotations
 
-from inferplan.v1 import profile_service_pb2_grpc
+from collections.abc import Iterable
+
+import grpc
+
+from inferplan.errors import InvalidInputError, Violation
+from inferplan.planning.list_request import ListRequest
+from inferplan.planning.profile_library import ProfileLibrary
+from inferplan.resources.profile import profile_id_of
+from inferplan.rpc.convert.profile import profile_from_wire, profile_to_wire
+from inferplan.rpc.plan_servicer import ANONYMOUS
+from inferplan.rpc.validation import message_violations, raise_violations, unsupported_violations
+from inferplan.v1 import profile_pb2, profile_service_pb2, profile_service_pb2_grpc
+
+PROFILE_PATH = "profile"
+MEASURE_TIME_PATH = f"{PROFILE_PATH}.provenance.measure_time"
+
+MAXIMUM_PROFILE_BYTES = 3 * 1024 * 1024
+"""Of a profile as a message: what is stored must fit into a reply of 4 MiB again, also beside its file's others."""
 
 
 class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
-    """The generated base class refuses every method; the call interceptor says so in the contract's form."""
+    """Validates, converts, asks the library, converts back."""
+
+    def __init__(self, library: ProfileLibrary) -> None:
+        self._library = library
+
+    def CreateProfile(
+        self, request: profile_service_pb2.CreateProfileRequest, _context: grpc.ServicerContext
+    ) -> profile_pb2.Profile:
+        violations = message_violations(request)
+        if any(violation.field == MEASURE_TIME_PATH for violation in violations):
+            request.profile.provenance.ClearField("measure_time")  # it may be beyond what a datetime can hold
+        profile = profile_from_wire(request.profile)
+        broken_parts = _profile_parts(violations)
+        raise_violations([*violations, *self._library.profile_violations(profile, PROFILE_PATH, broken_parts)])
+        checked = self._library.checked(profile)
+        refuse_unanswerable([profile_to_wire(checked)], PROFILE_PATH)
+        stored = self._library.create_profile(checked, caller=ANONYMOUS, request_id=request.request_id.lower())
+        return profile_to_wire(stored)
+
+    def GetProfile(
+        self, request: profile_service_pb2.GetProfileRequest, _context: grpc.ServicerContext
+    ) -> profile_pb2.Profile:
+        raise_violations(message_violations(request))
+        return profile_to_wire(self._library.get_profile(profile_id_of(request.name)))
+
+    def ListProfiles(
+        self, request: profile_service_pb2.ListProfilesRequest, _context: grpc.ServicerContext
+    ) -> profile_service_pb2.ListProfilesResponse:
+        raise_violations([*message_violations(request), *unsupported_violations(request, ("filter",))])
+        profiles, token = self._library.list_profiles(ListRequest(request.page_size, request.page_token))
+        return profile_service_pb2.ListProfilesResponse(
+            profiles=[profile_to_wire(profile) for profile in profiles], next_page_token=token
+        )
+
+    def WithdrawProfile(
+        self, request: profile_service_pb2.WithdrawProfileRequest, _context: grpc.ServicerContext
+    ) -> profile_pb2.Profile:
+        raise_violations(message_violations(request))
+        profile = self._library.withdraw_profile(
+            profile_id_of(request.name), request.reason, profile_id_of(request.superseded_by)
+        )
+        return profile_to_wire(profile)
+
+
+def refuse_unanswerable(messages: Iterable[profile_pb2.Profile], path: str) -> None:
+    """Raise InvalidInputError for profiles that could be stored, but not be sent back in one reply."""
+    size = sum(message.ByteSize() for message in messages)
+    if size > MAXIMUM_PROFILE_BYTES:
+        description = f"takes {size} bytes; legal: at most {MAXIMUM_PROFILE_BYTES}; store it in parts"
+        raise InvalidInputError.single(path, description, "TOO_LONG")
+
+
+def _profile_parts(violations: Iterable[Violation]) -> set[str]:
+    """The fields of the profile that hold an illegal value; all of them if it is missing."""
+    fields = {violation.field for violation in violations}
+    if PROFILE_PATH in fields:
+        return {descriptor.name for descriptor in profile_pb2.Profile.DESCRIPTOR.fields}
+    prefix = f"{PROFILE_PATH}."
+    below = [field.removeprefix(prefix) for field in fields if field.startswith(prefix)]
+    return {path.split(".")[0].split("[")[0] for path in below}

@@ -27,6 +27,16 @@ def raise_violations(violations: Iterable[Violation]) -> None:
         raise InvalidInputError(unique)
 
 
+def unsupported_violations(message: Message, fields: Iterable[str]) -> list[Violation]:
+    """Parts of the contract that this version does not do; ignoring one would answer another question."""
+    set_fields = {descriptor.name for descriptor, _value in message.ListFields()}
+    return [
+        Violation(field, "is not supported by this version; leave it empty", "UNSUPPORTED")
+        for field in fields
+        if field in set_fields
+    ]
+
+
 def _translate(found: protovalidate.Violation, descriptor: Descriptor) -> Violation:
     proto = found.proto
     path, field = _walk(proto.field, descriptor)

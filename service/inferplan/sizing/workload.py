@@ -204,13 +204,17 @@ def workload_violations(workload: Workload, path: str = "workload") -> list[Viol
                 Violation(f"{where}.traffic_class_id", f"{traffic.traffic_class_id!r} is used twice; ids must differ")
             )
         seen.add(traffic.traffic_class_id)
-        violations += _length_violations(traffic, where)
-        violations += _arrival_violations(traffic, where)
+        violations += traffic_violations(traffic, where)
     loops = {traffic.concurrency is not None for traffic in workload.traffic_classes}
     if len(loops) > 1:
         text = "mixes open loops (requests_per_second) and closed loops (concurrency); legal is one kind"
         violations.append(Violation(f"{path}.traffic_classes", text, "CONTRADICTION"))
     return violations
+
+
+def traffic_violations(traffic: TrafficClass, where: str) -> list[Violation]:
+    """What is wrong with one class of traffic beyond its single fields."""
+    return _length_violations(traffic, where) + _arrival_violations(traffic, where)
 
 
 def _length_violations(traffic: TrafficClass, where: str) -> list[Violation]:

@@ -223,7 +223,7 @@ class ProfileProvenance(_message.Message):
 
     @_builtins.property
     def measure_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was measured, in UTC; absent if not recorded."""
+        """When it was measured, in UTC, from 2000-01-01 to 2100-01-01; absent if not recorded."""
 
     def __init__(
         self,

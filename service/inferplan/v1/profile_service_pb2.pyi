@@ -164,6 +164,8 @@ class ImportProfileResponse(_message.Message):
     ACCEPTED_POINTS_FIELD_NUMBER: _builtins.int
     REJECTED_POINTS_FIELD_NUMBER: _builtins.int
     ALREADY_IMPORTED_FIELD_NUMBER: _builtins.int
+    PROFILES_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """Format that was recognised."""
     accepted_points: _builtins.int
@@ -174,7 +176,17 @@ class ImportProfileResponse(_message.Message):
     """True if the same file had been imported before."""
     @_builtins.property
     def profile(self) -> _profile_pb2.Profile:
-        """The stored profile."""
+        """The stored profile; the first where the file holds several."""
+
+    @_builtins.property
+    def profiles(self) -> _containers.RepeatedCompositeFieldContainer[_profile_pb2.Profile]:
+        """Every profile that the file holds, one for each accelerator, engine and run that it tells apart; all are stored, or
+        none.
+        """
+
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What was taken for granted or left out while reading, in words."""
 
     def __init__(
         self,
@@ -184,10 +196,12 @@ class ImportProfileResponse(_message.Message):
         accepted_points: _builtins.int = ...,
         rejected_points: _builtins.int = ...,
         already_imported: _builtins.bool = ...,
+        profiles: _abc.Iterable[_profile_pb2.Profile] | None = ...,
+        notes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_points", b"accepted_points", "already_imported", b"already_imported", "profile", b"profile", "rejected_points", b"rejected_points", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_points", b"accepted_points", "already_imported", b"already_imported", "notes", b"notes", "profile", b"profile", "profiles", b"profiles", "rejected_points", b"rejected_points", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -91,7 +91,9 @@ class ProfileServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ImportProfile(self, request_iterator, context):
-        """Reads a benchmark tool's own file, sent in pieces, and stores it as a profile.
+        """Reads a benchmark tool's own file, sent in pieces, at most 64 MiB in all, and stores what it holds as profiles. The
+        same bytes a second time return what they made before, even if that was withdrawn since; bytes whose profiles were
+        all withdrawn make new ones only if the header differs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

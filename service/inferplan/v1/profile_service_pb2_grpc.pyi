@@ -38,7 +38,10 @@ class ProfileServiceStub:
     CreateProfile: _grpc.UnaryUnaryMultiCallable[_profile_service_pb2.CreateProfileRequest, _profile_pb2.Profile]
     """Stores a profile; the same raw file a second time returns the first profile."""
     ImportProfile: _grpc.StreamUnaryMultiCallable[_profile_service_pb2.ImportProfileRequest, _profile_service_pb2.ImportProfileResponse]
-    """Reads a benchmark tool's own file, sent in pieces, and stores it as a profile."""
+    """Reads a benchmark tool's own file, sent in pieces, at most 64 MiB in all, and stores what it holds as profiles. The
+    same bytes a second time return what they made before, even if that was withdrawn since; bytes whose profiles were
+    all withdrawn make new ones only if the header differs.
+    """
     GetProfile: _grpc.UnaryUnaryMultiCallable[_profile_service_pb2.GetProfileRequest, _profile_pb2.Profile]
     """Returns one profile."""
     ListProfiles: _grpc.UnaryUnaryMultiCallable[_profile_service_pb2.ListProfilesRequest, _profile_service_pb2.ListProfilesResponse]
@@ -60,7 +63,10 @@ class ProfileServiceAsyncStub(ProfileServiceStub):
     CreateProfile: _aio.UnaryUnaryMultiCallable[_profile_service_pb2.CreateProfileRequest, _profile_pb2.Profile]  # type: ignore[assignment]
     """Stores a profile; the same raw file a second time returns the first profile."""
     ImportProfile: _aio.StreamUnaryMultiCallable[_profile_service_pb2.ImportProfileRequest, _profile_service_pb2.ImportProfileResponse]  # type: ignore[assignment]
-    """Reads a benchmark tool's own file, sent in pieces, and stores it as a profile."""
+    """Reads a benchmark tool's own file, sent in pieces, at most 64 MiB in all, and stores what it holds as profiles. The
+    same bytes a second time return what they made before, even if that was withdrawn since; bytes whose profiles were
+    all withdrawn make new ones only if the header differs.
+    """
     GetProfile: _aio.UnaryUnaryMultiCallable[_profile_service_pb2.GetProfileRequest, _profile_pb2.Profile]  # type: ignore[assignment]
     """Returns one profile."""
     ListProfiles: _aio.UnaryUnaryMultiCallable[_profile_service_pb2.ListProfilesRequest, _profile_service_pb2.ListProfilesResponse]  # type: ignore[assignment]
@@ -89,7 +95,10 @@ class ProfileServiceServicer:
         request_iterator: _MaybeAsyncIterator[_profile_service_pb2.ImportProfileRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_profile_service_pb2.ImportProfileResponse, _abc.Awaitable[_profile_service_pb2.ImportProfileResponse]]:
-        """Reads a benchmark tool's own file, sent in pieces, and stores it as a profile."""
+        """Reads a benchmark tool's own file, sent in pieces, at most 64 MiB in all, and stores what it holds as profiles. The
+        same bytes a second time return what they made before, even if that was withdrawn since; bytes whose profiles were
+        all withdrawn make new ones only if the header differs.
+        """
 
     def GetProfile(
         self,

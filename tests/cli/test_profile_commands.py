@@ -1,0 +1,120 @@
+"""`inferplan profiles …` as a person or a script uses it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from inferplan.cli.main import main
+from inferplan.profiles.profile import (
+    BrokenSanityRule,
+    DeviceMeasurement,
+    DeviceMeasurementKind,
+    Profile,
+    StepMeasurement,
+)
+from inferplan.rpc.startup import open_planner
+from inferplan.settings import load_settings
+from support.profiles import profile, serving_point
+
+
+@pytest.fixture(autouse=True)
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFERPLAN_DATABASE_URL", f"sqlite:///{tmp_path / 'inferplan.db'}")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def stored(*profiles: Profile) -> list[str]:
+    """Names of the profiles once they are stored."""
+    with open_planner(load_settings()) as planner:
+        return [planner.profiles.create_profile(each, caller="ada").name for each in profiles]
+
+
+def rejected_profile() -> Profile:
+    rule = BrokenSanityRule("TTFT_ABOVE_END_TO_END", "TTFT is 900 ms, the end to end 800 ms")
+    rejected = dataclasses.replace(serving_point(8), broken_rules=(rule,))
+    return dataclasses.replace(
+        profile(labels={"team": "search"}),
+        serving_points=(serving_point(), rejected),
+        device_measurements=(
+            DeviceMeasurement(DeviceMeasurementKind.MEMORY_COPY, 2.9e12, buffer_bytes=2**30, clock_ratio=0.97),
+            DeviceMeasurement(DeviceMeasurementKind.MATMUL, 7e14, shape=(4096, 4096, 4096), rejected_reason="hot"),
+        ),
+        step_measurements=(StepMeasurement(0.02, 64, 70_000),),
+    )
+
+
+def test_profiles_are_listed_newest_first() -> None:
+    first, second = stored(profile(), rejected_profile())
+    listed = json.loads(run("profiles", "list", "--format", "json").stdout)
+    assert [each["name"] for each in listed] == [second, first]
+    result = run("profiles", "list", "--limit", "1")
+    assert result.exit_code == 0, result.stderr
+    row = next(line for line in result.stdout.splitlines() if second.removeprefix("profiles/") in line)
+    assert [cell.strip() for cell in row.split("│")[3:-1]] == [
+        "h100-sxm-80gb",
+        "vllm 0.10.0",
+        "vllm-bench",
+        "5",
+        "2",
+        "active",
+    ]
+    assert first.removeprefix("profiles/") not in result.stdout
+
+
+def test_a_profile_is_shown_with_every_rule_and_figure() -> None:
+    (name,) = stored(rejected_profile())
+    result = run("profiles", "show", name.removeprefix("profiles/"))
+    assert result.exit_code == 0, result.stderr
+    shown = " ".join(result.stdout.replace("│", " ").split())
+    for part in (
+        name,
+        "gpu-1",
+        "2026-02-03 04:05:06Z",
+        "team=search",
+        "64 clients",
+        "415.1 ms",
+        "28.77 ms",
+        "accepted",
+    ):
+        assert part in shown
+    for part in ("2.9 TB/s", "700 TFLOP/s", "4096 x 4096 x 4096", "97%", "hot", "1 scheduler steps"):
+        assert part in shown
+    assert "TTFT_ABOVE" in shown
+    assert json.loads(run("profiles", "show", name, "--format", "json").stdout)["name"] == name
+
+
+def test_a_profile_is_withdrawn_once() -> None:
+    old, new = stored(profile(), profile())
+    result = run("profiles", "withdraw", old, "--reason", "newer driver", "--superseded-by", new, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    withdrawn = json.loads(result.stdout)
+    assert (withdrawn["status"], withdrawn["statusReason"]) == ("STATUS_SUPERSEDED", "newer driver")
+    assert withdrawn["supersededBy"] == new
+    again = run("profiles", "withdraw", old, "--reason", "something else")
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "newer driver" in again.stderr
+    assert f"superseded by {new}: newer driver" in run("profiles", "show", old).stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("show", "nobody"), "profiles/nobody"),
+        (("withdraw", "nobody", "--reason", "why"), "profiles/nobody"),
+        (("withdraw", "nobody"), "--reason"),
+        (("show", "a b"), "name"),
+    ],
+)
+def test_what_goes_wrong_is_told_on_standard_error(arguments: tuple[str, ...], part: str) -> None:
+    result = run("profiles", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert part in result.stderr
+    assert "Traceback" not in result.stderr
