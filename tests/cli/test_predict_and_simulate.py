@@ -43,7 +43,9 @@ def test_predict_as_json() -> None:
 
 
 def test_predict_a_closed_loop_as_text() -> None:
-    result = run("predict", *REPLICA, *LENGTHS, "--concurrency", "8", "--num-requests", "400")
+    result = run(
+        "predict", *REPLICA, *LENGTHS, "--concurrency", "8", "--num-requests", "400", "--calibration", "datasheet"
+    )
     assert result.exit_code == 0, result.stderr
     assert "400 requests played" in result.stdout.replace("\n", " ")
     assert "CALIBRATION_IS_DATASHEET" in result.stdout

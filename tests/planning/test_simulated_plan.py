@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from inferplan.autoscaling.policy import SignalKind
 from inferplan.catalog import read_huggingface_config
 from inferplan.errors import CancelledError, NothingFitsError
+from inferplan.planning.coefficients import efficiency_of_use
 from inferplan.planning.simulated_plan import (
     plan_by_simulation,
     simulated_setup_violations,
@@ -143,8 +145,11 @@ def test_the_steps_explain_the_numbers(plan: PlanContent) -> None:
     assert values["KV"].inputs[0].value - spent == pytest.approx(values["KV"].value)
     terms = ["T_gemm", "T_kv", "T_prefill", "T_comm", "T_el", "T_host"]
     assert sum(values[symbol].value for symbol in terms) == pytest.approx(values["T"].value)
-    # The weights of Llama-2-7B without the embedding, 13.2 GB, at 95 % of 3.35 TB/s.
-    assert values["T_w"].value == pytest.approx(13.2e9 / (0.95 * 3.35e12), rel=0.01)
+    # The weights of Llama-2-7B without the embedding, 13.2 GB, at the share of 3.35 TB/s that was fitted.
+    assert plan.calibration_use is not None
+    (ratio,) = [item.value for item in plan.calibration_use.coefficients if item.symbol == "weight_bandwidth_ratio"]
+    assert 0.9 < ratio <= 1.0
+    assert values["T_w"].value == pytest.approx(13.2e9 / (ratio * 3.35e12), rel=0.01)
     assert values["X"].value == plan.replica_capacity.requests_per_second
     assert values["X"].value < values["X_bound"].value
     assert values["cost"].value == pytest.approx(plan.fleet.gpus * 6.16)
@@ -173,8 +178,14 @@ def test_the_autoscaling_policy_states_its_formulas(plan: PlanContent) -> None:
 
 
 def test_the_plan_says_where_its_coefficients_come_from(plan: PlanContent) -> None:
-    assert plan.calibration == "datasheet"
-    assert "CALIBRATION_IS_DATASHEET" in {item.code for item in plan.warnings}
+    assert plan.calibration == "calibrations/builtin-vllm"
+    use = plan.calibration_use
+    assert use is not None and use.calibration == plan.calibration
+    assert {band.figure for band in use.error_bands} == {"ttft", "tpot", "e2e", "throughput"}
+    # The newest release, which plans use by default, is none of those that were measured.
+    assert use.widening > 1.0
+    assert any("version was not measured" in reason for reason in use.extrapolations)
+    assert "CALIBRATION_EXTRAPOLATES" in {item.code for item in plan.warnings}
     assert plan.input.method is PlanMethod.SIMULATED
     assert plan.resolved.model.architecture == read_huggingface_config(LLAMA_2_7B_CONFIG.read_text(encoding="utf-8"))
 
@@ -226,6 +237,13 @@ def test_what_breaks_is_listed_with_its_rule() -> None:
     assert broken.configuration.accelerator == "a100-sxm-80gb"
 
 
+def test_the_datasheet_can_be_asked_for_and_is_warned_of() -> None:
+    content = plan_by_simulation(catalog(), dataclasses.replace(worked_example(), calibration="datasheet"))
+    assert content.calibration == "datasheet"
+    assert "CALIBRATION_IS_DATASHEET" in {item.code for item in content.warnings}
+    assert 4 <= content.fleet.active_replicas <= 7
+
+
 def test_nothing_fits_names_every_rule_and_the_nearest_that_would() -> None:
     with pytest.raises(NothingFitsError) as caught:
         plan_by_simulation(
@@ -234,7 +252,8 @@ def test_nothing_fits_names_every_rule_and_the_nearest_that_would() -> None:
         )
     assert {rule.rule for rule in caught.value.broken_rules} == {"GPU_QUOTA"}
     assert "h100-sxm-80gb, tensor parallel 1" in caught.value.nearest
-    assert "GPUs 6" in caught.value.nearest
+    found = re.search(r"GPUs (\d+)", caught.value.nearest)
+    assert found is not None and 4 <= int(found.group(1)) <= 7
 
 
 def test_a_cancelled_plan_is_not_made() -> None:
@@ -287,7 +306,11 @@ def test_the_plan_s_own_fleet_holds_and_one_less_does_not(
     )
     content = plan_by_simulation(catalog(), plan_input)
     asked = question(
-        "llama-3.1-8b", workload=plan_input.workload, objectives=plan_input.objectives, parallelism=ONE_GPU
+        "llama-3.1-8b",
+        workload=plan_input.workload,
+        objectives=plan_input.objectives,
+        parallelism=ONE_GPU,
+        efficiency=efficiency_of_use(content.calibration_use),
     )
     # The evidence can be repeated by anyone from what the plan stores.
     replica = build_replica(asked, asked.accelerators[0], plan_input.engine, content.configuration.parallelism)

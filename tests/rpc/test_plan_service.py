@@ -283,7 +283,7 @@ def test_simulated_is_the_default_and_proves_its_fleet(plans: Stub) -> None:
     assert trials[2, 0].performance.saturated
     assert {verdict.outcome for verdict in plan.verdicts} == {performance_pb2.ObjectiveVerdict.OUTCOME_HOLDS}
     codes = {warning.code for warning in plan.warnings}
-    assert {"TEXTBOOK_UNDERPROVISIONS", "CALIBRATION_IS_DATASHEET"} <= codes
+    assert {"TEXTBOOK_UNDERPROVISIONS", "CALIBRATION_EXTRAPOLATES"} <= codes
     assert plan.seed > 0
     again = plans.CreatePlan(create_plan_request("simulated", plan_input, validate_only=True))
     assert (again.seed, again.fleet, again.performance) == (plan.seed, plan.fleet, plan.performance)

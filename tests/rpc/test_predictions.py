@@ -70,7 +70,7 @@ def test_a_measured_point(sizing: sizing_service_pb2_grpc.SizingServiceStub) -> 
     for value in ttft.percentiles:
         assert value.low.ToNanoseconds() <= value.value.ToNanoseconds() <= value.high.ToNanoseconds()
     assert not answer.performance.saturated
-    assert answer.calibration == "datasheet"
+    assert answer.calibration == answer.calibration_use.calibration == "calibrations/builtin-vllm"
     assert answer.seed > 0
     assert sizing.PredictPerformance(question()) == answer
 

@@ -31,6 +31,9 @@ PERFECT = EfficiencyCoefficients(
     elementwise_passes=0.0,
     roofline_sharpness=1000.0,
     front_end_seconds=0.0,
+    expert_flops_ratio=1.0,
+    expert_layer_seconds=0.0,
+    gemm_padding_tokens=0.0,
 )
 
 

@@ -66,7 +66,7 @@ def step_duration(coefficients: StepTimeCoefficients, parts: Sequences[Part]) ->
     weights = c.dense_weight_seconds
     if c.expert_weight_seconds:
         weights += c.expert_weight_seconds * (1 - (1 - c.experts_per_token / c.expert_count) ** n)
-    compute = n * c.compute_seconds_per_token
+    compute = (n + c.gemm_padding_tokens) * c.compute_seconds_per_token
     if weights == 0 or compute == 0:
         gemms = weights + compute
     else:

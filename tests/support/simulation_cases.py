@@ -82,6 +82,7 @@ def cases(draw: st.DrawFn) -> Case:
         experts_per_token=2 if experts else 0,
         window_tokens=draw(st.sampled_from([1, 13, 60])) if windowed else 0,
         windowed_fraction=0.7 if windowed else 0.0,
+        gemm_padding_tokens=draw(st.sampled_from([0.0, 31.7])),
     )
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     gaps = random.exponential(draw(st.sampled_from([0.0001, 0.01, 0.3])), count)

@@ -24,6 +24,8 @@ class EngineDefaults:
     `large_gpu_…` hold on GPUs of 70 GiB and more that are newer than Ampere, where vLLM picks larger defaults (it
     excludes the A100 by name); None where there is no such rule. `whole_prompts_up_to_tokens` is the longest context up
     to which prompts are prefilled whole, so that the token budget grows to the context (vLLM V0); None: always chunked.
+    `prefill_with_decode`: one step may work on prompts and decode (vLLM V1, TensorRT-LLM); otherwise waiting prompts go
+    first, in steps of their own (vLLM V0, SGLang).
     """
 
     gpu_memory_utilization: float
@@ -35,6 +37,7 @@ class EngineDefaults:
     large_gpu_maximum_sequences: int | None = None
     large_gpu_maximum_batched_tokens: int | None = None
     whole_prompts_up_to_tokens: int | None = None
+    prefill_with_decode: bool = True
 
     def sequences_on(self, accelerator: Accelerator) -> int:
         """The default of max_num_seqs on `accelerator`."""

@@ -36,6 +36,15 @@ def format_option(*formats: str) -> Callable[[CommandT], CommandT]:
     )
 
 
+def calibration_option(command: CommandT) -> CommandT:
+    """`--calibration NAME`, the service's choice if absent."""
+    return click.option(
+        "--calibration",
+        metavar="NAME|builtin|datasheet",
+        help="Coefficients to use; default: the newest stored for the engine, else the built-in ones.",
+    )(command)
+
+
 def settings_or_exit() -> Settings:
     """Settings from the environment; a bad one is told like any other bad input."""
     with explained():

@@ -12,7 +12,7 @@ from rich.table import Table
 from inferplan.cli.connection import CALL_SECONDS, connect
 from inferplan.cli.curves import latency_curve, plan_as_prediction
 from inferplan.cli.failures import explained
-from inferplan.cli.options import format_option, server_option, settings_or_exit
+from inferplan.cli.options import calibration_option, format_option, server_option, settings_or_exit
 from inferplan.cli.output import FORMATS, console, error_console, print_json, print_json_list, print_yaml
 from inferplan.cli.plan_text import print_plan
 from inferplan.cli.plots import plot_latency_curve, plot_path_option
@@ -30,6 +30,7 @@ METHODS = ("textbook", "simulated")
 )
 @click.option("--deployment", metavar="ID", help="Where to keep the plan; default: the file's `deployment`.")
 @click.option("--dry-run", is_flag=True, help="Compute and print the plan, store nothing.")
+@calibration_option
 @click.option("--request-id", metavar="UUID", help="Repeat a request safely: the same id gives the same plan.")
 @plot_path_option("latency percentiles of the planned fleet against rate, with the objectives and the knee")
 @server_option
@@ -39,6 +40,7 @@ def plan_command(
     method: str | None,
     deployment: str | None,
     dry_run: bool,
+    calibration: str | None,
     request_id: str | None,
     plot: Path | None,
     server: str | None,
@@ -58,6 +60,8 @@ def plan_command(
         fill_input(workload_file, request.plan.input)
         if method is not None:
             request.plan.input.method = plan_pb2.PlanMethod.Value(f"PLAN_METHOD_{method.upper()}")
+        if calibration is not None:
+            request.plan.input.calibration = calibration
         with connect(server, settings) as channel:
             with error_console().status("planning"):
                 plan = plan_service_pb2_grpc.PlanServiceStub(channel).CreatePlan(request, timeout=CALL_SECONDS)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from inferplan.cli.figures import duration_text, quantity_text
 from inferplan.cli.performance_text import print_evidence, print_performance, print_verdicts
-from inferplan.v1 import autoscaling_pb2, memory_pb2, plan_pb2
+from inferplan.v1 import autoscaling_pb2, calibration_pb2, memory_pb2, plan_pb2
 
 _GIB = 2**30
 
@@ -23,6 +23,7 @@ def print_plan(plan: plan_pb2.Plan, console: Console) -> None:
     if plan.performance.simulated_requests:
         print_performance(plan.performance, console)
     print_verdicts(plan.verdicts, console)
+    print_calibration_use(plan.calibration_use, console)
     _print_fleet(plan, console)
     print_evidence(plan.evidence, console)
     _print_alternatives(plan, console)
@@ -34,6 +35,16 @@ def print_warnings(warnings: Iterable[memory_pb2.Warning], console: Console) -> 
     """Each warning's code and sentence."""
     for warning in warnings:
         console.print(f"[bold yellow]{warning.code}[/] {escape(warning.message)}")
+
+
+def print_calibration_use(use: calibration_pb2.CalibrationUse, console: Console) -> None:
+    """Which coefficients an answer rests on, and its error bands; nothing for methods that use none."""
+    if not use.calibration:
+        return
+    names = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end to end", "throughput": "throughput"}
+    bands = ", ".join(f"{names.get(band.figure, band.figure)} ± {band.relative:.0%}" for band in use.error_bands)
+    scope = f" ({escape(use.scope)})" if use.scope else ""
+    console.print(f"coefficients: [bold]{escape(use.calibration)}[/]{scope}; 90 % error bands: {bands}")
 
 
 def _print_head(plan: plan_pb2.Plan, console: Console) -> None:

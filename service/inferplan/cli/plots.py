@@ -11,6 +11,7 @@ import click
 
 from inferplan.cli.performance_text import objective_text
 from inferplan.errors import InvalidInputError
+from inferplan.profiles.calibration.scoring import ScoredFigure
 from inferplan.v1 import performance_pb2, plan_pb2, workload_pb2
 
 if TYPE_CHECKING:
@@ -104,6 +105,26 @@ def plot_pareto_front(
         _label(axes, f"P95 {title}", "US dollars an hour", "ms")
         axes.margins(x=0.2, y=0.15)  # room for the names
         axes.legend(fontsize="small")
+    _save(figure, path)
+
+
+def plot_accuracy(figures: Sequence[ScoredFigure], path: Path) -> None:
+    """Predicted against measured, one panel a figure, with the line of no error and those of 10 % above and below."""
+    names = list(dict.fromkeys(item.figure for item in figures))
+    figure = _figure(width_inches=5.0 * len(names), height_inches=4.8)
+    for position, name in enumerate(names):
+        axes = figure.add_subplot(1, len(names), position + 1)
+        for group in dict.fromkeys(item.group for item in figures if item.figure == name):
+            mine = [item for item in figures if item.figure == name and item.group == group]
+            axes.scatter([item.measured for item in mine], [item.predicted for item in mine], s=12, label=group)
+        ends = [limit for item in figures if item.figure == name for limit in (item.measured, item.predicted)]
+        for factor, style in ((1.0, "-"), (1.1, ":"), (1 / 1.1, ":")):
+            axes.plot([min(ends), max(ends)], [min(ends) * factor, max(ends) * factor], style, color="grey", lw=0.8)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        unit = "requests/s" if name == "throughput" else "s"
+        _label(axes, name, f"measured, {unit}", f"predicted, {unit}")
+        axes.legend(fontsize="x-small")
     _save(figure, path)
 
 

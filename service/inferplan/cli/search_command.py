@@ -13,7 +13,7 @@ from rich.table import Table
 from inferplan.cli.connection import CALL_SECONDS, connect
 from inferplan.cli.failures import explained
 from inferplan.cli.figures import duration_text
-from inferplan.cli.options import format_option, server_option, settings_or_exit
+from inferplan.cli.options import calibration_option, format_option, server_option, settings_or_exit
 from inferplan.cli.output import console, print_json
 from inferplan.cli.plan_text import print_warnings
 from inferplan.cli.plots import plot_pareto_front, plot_path_option
@@ -31,15 +31,20 @@ from inferplan.v1 import (
 @click.command("search")
 @click.option("-f", "--file", "path", required=True, type=click.Path(path_type=Path), help="Workload file (YAML).")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Most candidates to print.")
+@calibration_option
 @plot_path_option("cost against P95 TTFT and P95 TPOT, with the Pareto front")
 @server_option
 @format_option("text", "json")
-def search_command(path: Path, limit: int, plot: Path | None, server: str | None, output_format: str) -> None:
+def search_command(
+    path: Path, limit: int, calibration: str | None, plot: Path | None, server: str | None, output_format: str
+) -> None:
     """Rank the configurations that hold a workload file's objectives, cheapest first; nothing is stored."""
     settings = settings_or_exit()
     with explained():
         request = sizing_service_pb2.SearchConfigurationsRequest(maximum_candidates=limit)
         fill_input(read_workload_file(path, plan_pb2.PlanInput.DESCRIPTOR), request.input)
+        if calibration is not None:
+            request.input.calibration = calibration
         with connect(server, settings) as channel:
             stub = sizing_service_pb2_grpc.SizingServiceStub(channel)
             result = stub.SearchConfigurations(request, timeout=CALL_SECONDS)

@@ -10,16 +10,17 @@ from typing import Literal, TypeVar
 from inferplan.autoscaling.rendering import Rendering
 from inferplan.catalog import Accelerator, Catalog, Engine, Model
 from inferplan.errors import Violation
+from inferplan.planning.coefficients import NO_STORED_CALIBRATIONS, CalibrationSource, calibration_violations
 from inferplan.planning.list_request import ListRequest
 from inferplan.planning.memory import MemoryRequest, estimate_memory_for, memory_violations
 from inferplan.planning.predict import Prediction, PredictionRequest, predict, prediction_violations
 from inferplan.planning.profile_library import ProfileLibrary
 from inferplan.planning.render import render_plan
-from inferplan.planning.resolve import input_violations
+from inferplan.planning.resolve import input_violations, resolve_engine
 from inferplan.planning.search import SearchAnswer, search_configurations
 from inferplan.planning.simulate import SimulationChanges, SimulationReport, simulate_plan
 from inferplan.planning.simulated_plan import plan_by_simulation, simulated_setup_violations, simulated_violations
-from inferplan.planning.simulation_options import calibration_violations, load_violations, percentile_violations
+from inferplan.planning.simulation_options import load_violations, percentile_violations
 from inferplan.planning.textbook_plan import plan_by_textbook, textbook_setup_violations, textbook_violations
 from inferplan.resources.deployment import Deployment
 from inferplan.resources.plan import Plan, PlanContent, PlanInput, PlanMethod
@@ -61,9 +62,11 @@ class Planner:
         plans: PlanStore,
         profiles: ProfileStore,
         tokens: PageTokens,
+        calibrations: CalibrationSource = NO_STORED_CALIBRATIONS,
     ) -> None:
         self.catalog = catalog
         self.profiles = ProfileLibrary(catalog, profiles, tokens)
+        self._calibrations = calibrations
         self._deployments = deployments
         self._plans = plans
         self._tokens = tokens
@@ -93,11 +96,16 @@ class Planner:
 
     def search(self, plan_input: PlanInput, cancellation: Cancellation | None = None) -> SearchAnswer:
         """Configurations that hold what is asked, ranked. Raises CancelledError."""
-        return search_configurations(self.catalog, plan_input, cancellation)
+        return search_configurations(self.catalog, plan_input, cancellation, self._calibrations)
 
     def _simulated_violations(self, plan_input: PlanInput, path: str) -> list[Violation]:
         return [
-            *calibration_violations(plan_input.calibration, f"{path}.calibration"),
+            *calibration_violations(
+                plan_input.calibration,
+                resolve_engine(self.catalog, plan_input.engine).engine.id,
+                self._calibrations,
+                f"{path}.calibration",
+            ),
             *percentile_violations(plan_input.objectives, None, f"{path}.objectives"),
             *load_violations(plan_input.workload, f"{path}.workload"),
             *simulated_violations(plan_input, path),
@@ -132,7 +140,7 @@ class Planner:
     def compute(self, plan_input: PlanInput, cancellation: Cancellation | None = None) -> PlanContent:
         """What a plan says, stored nowhere."""
         if self.simulates(plan_input):
-            return plan_by_simulation(self.catalog, plan_input, cancellation)
+            return plan_by_simulation(self.catalog, plan_input, cancellation, self._calibrations)
         return plan_by_textbook(self.catalog, plan_input)
 
     def get_plan(self, deployment_id: str, revision: int | Literal["latest"]) -> Plan:
@@ -188,11 +196,11 @@ class Planner:
 
     def prediction_violations(self, request: PredictionRequest, broken_parts: Collection[str] = ()) -> list[Violation]:
         """Everything that is wrong with a prediction request beyond its single fields."""
-        return prediction_violations(self.catalog, request, broken_parts)
+        return prediction_violations(self.catalog, request, broken_parts, self._calibrations)
 
     def predict(self, request: PredictionRequest, cancellation: Cancellation | None = None) -> Prediction:
         """What a configuration does under a load. Raises NothingFitsError if it does not start, CancelledError."""
-        return predict(self.catalog, request, cancellation)
+        return predict(self.catalog, request, cancellation, self._calibrations)
 
     def simulate_plan(
         self, plan: Plan, changes: SimulationChanges, cancellation: Cancellation | None = None

@@ -8,6 +8,15 @@ from dataclasses import dataclass, field
 
 from inferplan.catalog import Catalog
 from inferplan.errors import InvalidInputError, NothingFitsError, Violation
+from inferplan.planning.coefficients import (
+    NO_STORED_CALIBRATIONS,
+    CalibrationSource,
+    ChosenCoefficients,
+    calibration_violations,
+    choose_coefficients,
+    use_of,
+    use_warnings,
+)
 from inferplan.planning.replica import ReplicaSetup, replica_memory, setup_violations
 from inferplan.planning.resolve import (
     engine_violations,
@@ -17,18 +26,15 @@ from inferplan.planning.resolve import (
     resolve_model,
 )
 from inferplan.planning.simulation_options import (
-    DATASHEET,
-    DATASHEET_WARNING,
-    calibration_violations,
     load_violations,
     percentile_violations,
     seed_from,
     simulation_router,
 )
+from inferplan.resources.calibration_use import CalibrationUse
 from inferplan.resources.plan import ModelSource, SimulationOptions
 from inferplan.simulation import Cancellation
 from inferplan.sizing.configuration import Configuration, EngineSettings, ParallelismChoice
-from inferplan.sizing.efficiency import DATASHEET_EFFICIENCY
 from inferplan.sizing.evaluation import EvaluationSettings, ReplicaModel, evaluate_fleet, replica_model
 from inferplan.sizing.explanation import PlanWarning
 from inferplan.sizing.memory import MemoryEstimate
@@ -62,10 +68,14 @@ class Prediction:
     warnings: tuple[PlanWarning, ...]
     calibration: str
     seed: int
+    calibration_use: CalibrationUse
 
 
 def prediction_violations(
-    catalog: Catalog, request: PredictionRequest, broken_parts: Collection[str] = ()
+    catalog: Catalog,
+    request: PredictionRequest,
+    broken_parts: Collection[str] = (),
+    calibrations: CalibrationSource = NO_STORED_CALIBRATIONS,
 ) -> list[Violation]:
     """Everything that is wrong with a request beyond its single fields; nothing is concluded from `broken_parts`."""
     checks: dict[str, Callable[[], list[Violation]]] = {
@@ -77,7 +87,9 @@ def prediction_violations(
     violations = [violation for part, check in checks.items() if part not in broken_parts for violation in check()]
     if not {"objectives", "workload"} & set(broken_parts):
         violations += objective_violations(request.objectives, request.workload, "objectives")
-    violations += calibration_violations(request.calibration, "calibration")
+    if "engine" not in broken_parts and not engine_violations(catalog, request.engine, "engine"):
+        engine = resolve_engine(catalog, request.engine).engine.id
+        violations += calibration_violations(request.calibration, engine, calibrations, "calibration")
     violations += percentile_violations(request.objectives, request.requests, "objectives")
     violations += load_violations(request.workload, "workload")
     if violations or broken_parts:
@@ -86,7 +98,12 @@ def prediction_violations(
     return [dataclasses.replace(item, field=item.field.removeprefix(".").removeprefix("hardware.")) for item in found]
 
 
-def predict(catalog: Catalog, request: PredictionRequest, cancellation: Cancellation | None = None) -> Prediction:
+def predict(
+    catalog: Catalog,
+    request: PredictionRequest,
+    cancellation: Cancellation | None = None,
+    calibrations: CalibrationSource = NO_STORED_CALIBRATIONS,
+) -> Prediction:
     """Play the load on the configuration.
 
     Raises NothingFitsError if the configuration does not fit the memory, CancelledError if the run was cancelled.
@@ -97,8 +114,9 @@ def predict(catalog: Catalog, request: PredictionRequest, cancellation: Cancella
         raise NothingFitsError("The configuration does not start.", memory.broken_rules)
     options = request.simulation or SimulationOptions()
     seed = options.seed or seed_from(request)
+    chosen = choose_coefficients(request.calibration, setup.engine.engine.id, request.engine.version, calibrations)
     evaluation = evaluate_fleet(
-        _replica_model(setup, memory),
+        _replica_model(setup, memory, chosen),
         request.workload,
         request.objectives,
         request.replicas or 1,
@@ -110,13 +128,16 @@ def predict(catalog: Catalog, request: PredictionRequest, cancellation: Cancella
             cancellation=cancellation,
         ),
     )
+    running = evaluation.performance.mean_running_sequences or 0.0
+    use = use_of(chosen, memory.configuration, setup.model.architecture, request.workload, running)
     return Prediction(
         configuration=memory.configuration,
         performance=evaluation.performance,
         verdicts=evaluation.verdicts,
-        warnings=(DATASHEET_WARNING, *memory.warnings),
-        calibration=DATASHEET,
+        warnings=(*use_warnings(use), *memory.warnings),
+        calibration=chosen.name,
         seed=seed,
+        calibration_use=use,
     )
 
 
@@ -134,13 +155,13 @@ def _setup(catalog: Catalog, request: PredictionRequest) -> ReplicaSetup:
     )
 
 
-def _replica_model(setup: ReplicaSetup, memory: MemoryEstimate) -> ReplicaModel:
+def _replica_model(setup: ReplicaSetup, memory: MemoryEstimate, chosen: ChosenCoefficients) -> ReplicaModel:
     return replica_model(
         setup.served,
         setup.accelerator,
         setup.engine.release,
         memory,
-        DATASHEET_EFFICIENCY,
+        chosen.efficiency,
         setup.mean_context_tokens,
     )
 

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 
 from inferplan.catalog import Catalog
 from inferplan.errors import BrokenRule
+from inferplan.planning.coefficients import (
+    NO_STORED_CALIBRATIONS,
+    CalibrationSource,
+    choose_coefficients,
+    use_of,
+    use_warnings,
+)
 from inferplan.planning.resolve import resolve_input
 from inferplan.planning.simulated_plan import candidate_of, evaluation_settings, search_question
-from inferplan.planning.simulation_options import DATASHEET, DATASHEET_WARNING
+from inferplan.resources.calibration_use import CalibrationUse
 from inferplan.resources.plan import Candidate, PlanInput
 from inferplan.simulation import Cancellation
 from inferplan.sizing.explanation import PlanWarning
@@ -25,10 +32,14 @@ class SearchAnswer:
     warnings: tuple[PlanWarning, ...]
     calibration: str
     seed: int
+    calibration_use: CalibrationUse | None = None
 
 
 def search_configurations(
-    catalog: Catalog, plan_input: PlanInput, cancellation: Cancellation | None = None
+    catalog: Catalog,
+    plan_input: PlanInput,
+    cancellation: Cancellation | None = None,
+    calibrations: CalibrationSource = NO_STORED_CALIBRATIONS,
 ) -> SearchAnswer:
     """Every configuration that holds what is asked. None at all is an answer too: `ruled_out` says why.
 
@@ -36,12 +47,18 @@ def search_configurations(
     """
     resolved, engine = resolve_input(catalog, plan_input)
     settings = evaluation_settings(plan_input, cancellation)
-    result = try_candidates(search_question(plan_input, resolved, engine), settings)
+    chosen = choose_coefficients(plan_input.calibration, engine.engine.id, plan_input.engine.version, calibrations)
+    result = try_candidates(search_question(plan_input, resolved, engine, chosen.efficiency), settings)
+    uses = [
+        use_of(chosen, item.replica.configuration, resolved.model.architecture, plan_input.workload, 0.0)
+        for item in result.candidates[:1]
+    ]
     return SearchAnswer(
         candidates=tuple(candidate_of(ranked) for ranked in result.candidates),
         pareto_front=tuple(candidate_of(ranked) for ranked in result.pareto_front),
         ruled_out=tuple(entry.rule for entry in result.ruled_out),
-        warnings=(DATASHEET_WARNING,),
-        calibration=DATASHEET,
+        warnings=use_warnings(uses[0]) if uses else (),
+        calibration=chosen.name,
         seed=settings.seed,
+        calibration_use=uses[0] if uses else None,
     )

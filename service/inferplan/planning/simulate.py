@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inferplan.errors import InvalidInputError, Violation
+from inferplan.planning.coefficients import efficiency_of_use, use_warnings
 from inferplan.planning.replica import ReplicaSetup, replica_memory
 from inferplan.planning.resolve import ResolvedEngine
-from inferplan.planning.simulation_options import DATASHEET_WARNING, load_violations, simulation_router
+from inferplan.planning.simulation_options import load_violations, simulation_router
 from inferplan.resources.plan import PlanContent, SimulationOptions
 from inferplan.simulation import Cancellation
 from inferplan.sizing.configuration import EngineSettings
-from inferplan.sizing.efficiency import DATASHEET_EFFICIENCY
 from inferplan.sizing.evaluation import EvaluationSettings, evaluate_fleet, replica_model
 from inferplan.sizing.explanation import PlanWarning
 from inferplan.sizing.fleet import SECONDS_PER_HOUR
@@ -59,7 +59,7 @@ def simulate_plan(
         setup.accelerator,
         setup.engine.release,
         replica_memory(setup),
-        DATASHEET_EFFICIENCY,
+        efficiency_of_use(content.calibration_use),
         setup.mean_context_tokens,
     )
     options = content.input.simulation or SimulationOptions()
@@ -90,7 +90,7 @@ def simulate_plan(
         attainment=goodput / performance.requests_per_second
         if goodput is not None and performance.requests_per_second
         else None,
-        warnings=(DATASHEET_WARNING,),
+        warnings=use_warnings(content.calibration_use) if content.calibration_use else (),
         seed=seed,
     )
 

@@ -11,15 +11,24 @@ from inferplan import __version__
 from inferplan.autoscaling.policy import AutoscalingPolicy, SimulatedLoad, simulated_policy
 from inferplan.catalog import Accelerator, Catalog
 from inferplan.errors import NothingFitsError, Violation
+from inferplan.planning.coefficients import (
+    NO_STORED_CALIBRATIONS,
+    CalibrationSource,
+    ChosenCoefficients,
+    choose_coefficients,
+    use_of,
+    use_warnings,
+)
 from inferplan.planning.replica import ReplicaSetup, setup_violations
 from inferplan.planning.resolve import ResolvedEngine, resolve_input
 from inferplan.planning.simulated_steps import SimulatedFigures, simulated_steps
-from inferplan.planning.simulation_options import DATASHEET, DATASHEET_WARNING, simulation_router
+from inferplan.planning.simulation_options import simulation_router
 from inferplan.planning.textbook_comparison import compare_with_textbook
 from inferplan.resources.plan import Candidate, PlanContent, PlanInput, PlanMethod, ResolvedInput, SimulationOptions
 from inferplan.simulation import Cancellation, requests_for_interval
 from inferplan.sizing.bounds import RequestWork, least_prefill_seconds
 from inferplan.sizing.capacity import MeasuredCapacity, replica_capacity
+from inferplan.sizing.efficiency import EfficiencyCoefficients
 from inferplan.sizing.evaluation import MEASURED_SHARE, EvaluationSettings
 from inferplan.sizing.fleet import LimitingFactor, ReplicaCapacity
 from inferplan.sizing.fleet_search import search
@@ -66,7 +75,10 @@ def simulated_setup_violations(catalog: Catalog, plan_input: PlanInput, path: st
 
 
 def plan_by_simulation(
-    catalog: Catalog, plan_input: PlanInput, cancellation: Cancellation | None = None
+    catalog: Catalog,
+    plan_input: PlanInput,
+    cancellation: Cancellation | None = None,
+    calibrations: CalibrationSource = NO_STORED_CALIBRATIONS,
 ) -> PlanContent:
     """Compute a plan; the same input gives the same plan.
 
@@ -75,7 +87,10 @@ def plan_by_simulation(
     """
     plan_input = dataclasses.replace(plan_input, method=PlanMethod.SIMULATED)
     resolved, engine = resolve_input(catalog, plan_input)
-    question = search_question(plan_input, resolved, engine)
+    coefficients = choose_coefficients(
+        plan_input.calibration, engine.engine.id, plan_input.engine.version, calibrations
+    )
+    question = search_question(plan_input, resolved, engine, coefficients.efficiency)
     settings = evaluation_settings(plan_input, cancellation)
     try:
         result = search(question, settings)
@@ -87,11 +102,13 @@ def plan_by_simulation(
         )
         nearest = nearest_that_fits(question, settings, others)
         raise NothingFitsError("No configuration holds what is asked.", error.broken_rules, nearest) from None
-    return _content(catalog, plan_input, resolved, question, settings, result)
+    return _content(catalog, plan_input, resolved, coefficients, question, settings, result)
 
 
-def search_question(plan_input: PlanInput, resolved: ResolvedInput, engine: ResolvedEngine) -> SearchQuestion:
-    """A plan's input as a question to the search."""
+def search_question(
+    plan_input: PlanInput, resolved: ResolvedInput, engine: ResolvedEngine, efficiency: EfficiencyCoefficients
+) -> SearchQuestion:
+    """A plan's input as a question to the search; `efficiency` holds on every accelerator."""
     hardware = plan_input.hardware
     return SearchQuestion(
         architecture=resolved.model.architecture,
@@ -106,6 +123,7 @@ def search_question(plan_input: PlanInput, resolved: ResolvedInput, engine: Reso
             maximum_cost_usd_per_hour=hardware.maximum_cost_usd_per_hour,
             failures_to_survive=hardware.failures_to_survive or 0,
         ),
+        efficiency=efficiency,
     )
 
 
@@ -153,6 +171,7 @@ def _content(
     catalog: Catalog,
     plan_input: PlanInput,
     resolved: ResolvedInput,
+    coefficients: ChosenCoefficients,
     question: SearchQuestion,
     settings: EvaluationSettings,
     result: SearchResult,
@@ -165,6 +184,13 @@ def _content(
     rate = offered_requests_per_second(question.workload) or holding.performance.requests_per_second
     point = operating_point(model.coefficients, model.engine, work, rate / chosen.fleet.active_replicas)
     comparison = compare_with_textbook(catalog, plan_input, question, chosen.fleet, settings)
+    use = use_of(
+        coefficients,
+        chosen.replica.configuration,
+        resolved.model.architecture,
+        plan_input.workload,
+        holding.performance.mean_running_sequences or 0.0,
+    )
     return PlanContent(
         input=plan_input,
         resolved=resolved,
@@ -178,10 +204,12 @@ def _content(
         autoscaling_policy=_policy(question, chosen, work, measured),
         warnings=(
             *((comparison.warning,) if comparison else ()),
-            DATASHEET_WARNING,
+            *use_warnings(use),
             *chosen.replica.memory.warnings,
         ),
-        calibration=DATASHEET,
+        calibration=coefficients.name,
+        calibration_use=use,
+        profiles=coefficients.calibration.profiles if coefficients.calibration else (),
         seed=settings.seed,
         service_version=__version__,
         evidence=(*result.evidence, *((comparison.evidence,) if comparison else ())),

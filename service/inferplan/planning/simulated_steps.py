@@ -104,7 +104,7 @@ def _step_values(figures: SimulatedFigures, point: OperatingPoint) -> tuple[Calc
     tokens = (decoding.as_input(), prefill.as_input())
     parts = [
         ("T_w", "streaming the weights", "weights / bandwidth", (), terms.weights),
-        ("T_f", "multiplying", "2 x P x (D + n_prefill) / FLOPS", tokens, terms.gemm_compute),
+        ("T_f", "multiplying", "2 x P x (D + n_prefill + n_tile) / FLOPS", tokens, terms.gemm_compute),
         ("T_gemm", "GEMMs", "(T_w^p + T_f^p)^(1/p)", (sharpness,), terms.gemm),
         ("T_kv", "decode attention", "D x c x k / bandwidth", (tokens[0], context), terms.decode_attention),
         ("T_prefill", "prefill attention", "pairs x FLOP a pair / FLOPS", (tokens[1],), terms.prefill_attention),

@@ -1,4 +1,4 @@
-"""What simulations of a request run under: the seed, the router, and where the coefficients come from."""
+"""What simulations of a request run under: the seed, the router, and how much is played."""
 
 from __future__ import annotations
 
@@ -10,18 +10,7 @@ from inferplan.errors import Violation
 from inferplan.resources.plan import Router
 from inferplan.simulation import requests_for_interval
 from inferplan.sizing.evaluation import MAXIMUM_REQUESTS, MEASURED_SHARE
-from inferplan.sizing.explanation import PlanWarning
 from inferplan.sizing.workload import Objective, Workload
-
-DATASHEET = "datasheet"
-"""The coefficients that ship with the service, carried over from what was measured on other hardware."""
-
-DATASHEET_WARNING = PlanWarning(
-    "CALIBRATION_IS_DATASHEET",
-    "The step-time coefficients are the datasheet defaults, not fitted to measurements of this engine on these GPUs; "
-    "expect errors of 10 to 20 % in latency and capacity.",
-)
-
 
 MAXIMUM_REQUESTS_PER_SECOND = 20_000.0
 """A minute of stays at this rate is as much as one simulation plays; larger sites run several deployments anyway."""
@@ -39,13 +28,6 @@ def seed_from(question: object) -> int:
 def simulation_router(router: Router | None) -> simulation.Router:
     """The simulator's router; requests go to the replica with the fewest outstanding unless another is asked for."""
     return simulation.Router(router.value) if router is not None else simulation.Router.LEAST_OUTSTANDING
-
-
-def calibration_violations(calibration: str, path: str) -> list[Violation]:
-    """Calibrations other than the datasheet's come with a later version; another name would silently be ignored."""
-    if calibration in ("", DATASHEET):
-        return []
-    return [Violation(path, f"{calibration!r} is not known; legal in this version: {DATASHEET}", "UNKNOWN_CALIBRATION")]
 
 
 def percentile_violations(objectives: Sequence[Objective], requests: int | None, path: str) -> list[Violation]:

@@ -10,9 +10,9 @@ from inferplan import __version__
 from inferplan.autoscaling.policy import textbook_policy
 from inferplan.catalog import Catalog
 from inferplan.errors import BrokenRule, NothingFitsError, Violation
+from inferplan.planning.coefficients import DATASHEET
 from inferplan.planning.replica import ReplicaSetup, replica_memory, setup_violations
 from inferplan.planning.resolve import resolve_input
-from inferplan.planning.simulation_options import DATASHEET
 from inferplan.resources.plan import Hardware, PlanContent, PlanInput, PlanMethod, ResolvedInput
 from inferplan.sizing.explanation import PlanWarning
 from inferplan.sizing.fleet import Fleet, LimitingFactor, ReplicaCapacity, fleet_of

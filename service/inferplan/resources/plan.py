@@ -12,6 +12,7 @@ from inferplan.catalog.accelerator import Accelerator
 from inferplan.catalog.architecture import Model, ModelArchitecture
 from inferplan.catalog.engine import Engine
 from inferplan.errors import BrokenRule
+from inferplan.resources.calibration_use import CalibrationUse
 from inferplan.sizing.configuration import Configuration, EngineSettings, ParallelismChoice
 from inferplan.sizing.explanation import CalculationStep, PlanWarning
 from inferplan.sizing.fleet import Fleet, ReplicaCapacity
@@ -130,6 +131,7 @@ class PlanContent:
     alternatives: tuple[Candidate, ...] = ()
     pareto_front: tuple[Candidate, ...] = ()
     profiles: tuple[str, ...] = ()
+    calibration_use: CalibrationUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,20 +19,30 @@ def simulate_closed_loop(
     requests: Requests,
     concurrency: int,
     ramp_seconds: float = 0.0,
+    client_seconds: float = 0.0,
     limits: SimulationLimits | None = None,
     cancellation: Cancellation | None = None,
 ) -> SimulationOutcome:
-    """`concurrency` clients; each sends its next request the moment that its last one is answered, until none is left.
+    """`concurrency` clients; each sends its next request when its last one is answered, until none is left.
 
-    All clients start at once, or evenly spread over `ramp_seconds`. Requests are taken in order.
+    All clients start at once, or evenly spread over `ramp_seconds`. Requests are taken in order. `client_seconds` is
+    what sending one takes: load tools are one process, so that clients that were answered by the same step do not come
+    back in the same step.
     Raises InvalidInputError if requests have arrival times, could never be finished, or the load is not valid.
     """
     violations = _load_violations(requests, engine, concurrency, "concurrency")
     if not (math.isfinite(ramp_seconds) and ramp_seconds >= 0):
         violations.append(Violation("ramp_seconds", f"is {ramp_seconds}; must be finite and not negative"))
+    if not (math.isfinite(client_seconds) and client_seconds >= 0):
+        violations.append(Violation("client_seconds", f"is {client_seconds}; must be finite and not negative"))
     if violations:
         raise InvalidInputError(violations)
-    settings = {"mode": layout.CLOSED_LOOP, "concurrency": concurrency, "ramp_seconds": ramp_seconds}
+    settings = {
+        "mode": layout.CLOSED_LOOP,
+        "concurrency": concurrency,
+        "ramp_seconds": ramp_seconds,
+        "client_seconds": client_seconds,
+    }
     return play_world(coefficients, engine, requests, 1, settings, limits, cancellation)
 
 

@@ -58,6 +58,7 @@ def issue(world: World, arrival_seconds: float) -> None:
     request = settings.requests_issued
     settings.requests_issued += 1
     world.arrivals[request] = arrival_seconds
+    settings.last_issued_seconds = arrival_seconds
     world.replica_of[request] = 0
     enqueue(world, 0, request)
 
@@ -253,7 +254,9 @@ def _finish(world: World, where: int, index: int, held_tokens: int) -> None:
     if world.settings[0].mode == CLOSED_LOOP:
         start_clients(world, replica.now)
         if world.settings[0].requests_issued < world.arrivals.size:
-            issue(world, replica.now)
+            # One process sends for all clients, one request after another.
+            sent = max(replica.now, world.settings[0].last_issued_seconds) + world.settings[0].client_seconds
+            issue(world, sent)
 
 
 @compiled

@@ -75,6 +75,8 @@ SETTINGS = np.dtype(
         ("failing_replica", np.int64),
         ("restarted", np.int64),
         ("ramp_seconds", np.float64),
+        ("client_seconds", np.float64),
+        ("last_issued_seconds", np.float64),
         ("failure_seconds", np.float64),
         ("maximum_seconds", np.float64),
     ],

@@ -33,6 +33,7 @@ class StepTimeCoefficients:
     expert_count, experts_per_token: of one layer; 0 for a dense model.
     window_tokens, windowed_fraction: `windowed_fraction` (0 to 1) of the attention layers look back `window_tokens` at
         most. 0 where every layer looks back over the whole context. Linear layers have no part in any attention figure.
+    gemm_padding_tokens: tokens that GEMMs compute beyond those of the step, since they work on whole tiles.
     """
 
     dense_weight_seconds: float
@@ -50,6 +51,7 @@ class StepTimeCoefficients:
     experts_per_token: int = 0
     window_tokens: int = 0
     windowed_fraction: float = 0.0
+    gemm_padding_tokens: float = 0.0
 
     def __post_init__(self) -> None:
         violations = _coefficient_violations(self)
@@ -77,6 +79,7 @@ EXPERT_COUNT = _FIELD_NAMES.index("expert_count")
 EXPERTS_PER_TOKEN = _FIELD_NAMES.index("experts_per_token")
 WINDOW_TOKENS = _FIELD_NAMES.index("window_tokens")
 WINDOWED_FRACTION = _FIELD_NAMES.index("windowed_fraction")
+GEMM_PADDING = _FIELD_NAMES.index("gemm_padding_tokens")
 
 
 def _coefficient_violations(coefficients: StepTimeCoefficients) -> list[Violation]:
@@ -138,7 +141,7 @@ def token_seconds(coefficients: npt.NDArray[np.float64], tokens: int) -> float:
         # Each token picks k of E experts: the share that n tokens touch together is 1 - (1 - k/E)^n.
         untouched = (1.0 - coefficients[EXPERTS_PER_TOKEN] / coefficients[EXPERT_COUNT]) ** tokens
         weight_seconds += coefficients[EXPERT_WEIGHT] * (1.0 - untouched)
-    compute_seconds = coefficients[COMPUTE] * tokens
+    compute_seconds = coefficients[COMPUTE] * (tokens + coefficients[GEMM_PADDING])
     seconds: float = (
         soft_maximum(weight_seconds, compute_seconds, coefficients[SHARPNESS])
         + coefficients[ALLREDUCE_STEP]

@@ -129,8 +129,9 @@ def build_replica(
         return tuple(dataclasses.replace(rule, subject=label) for rule in memory.broken_rules)
     served = served_architecture(question.architecture, settings.weight_precision)
     release = question.engine.release_for(settings.version)
-    efficiency = question.efficiency_of(accelerator)
-    model = replica_model(served, accelerator, release, memory, efficiency, float(question.mean_context_tokens))
+    model = replica_model(
+        served, accelerator, release, memory, question.efficiency, float(question.mean_context_tokens)
+    )
     return CandidateReplica(accelerator, settings, memory, model)
 
 

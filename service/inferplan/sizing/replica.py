@@ -44,7 +44,7 @@ def replica_model(
         maximum_batched_tokens=configuration.max_num_batched_tokens,
         kv_blocks=simulated_kv_blocks(served, release, memory, mean_context_tokens),
         block_tokens=memory.kv_block_tokens,
-        chunked_prefill=release.defaults.chunked_prefill,
+        chunked_prefill=release.defaults.prefill_with_decode,
         maximum_context_tokens=configuration.max_model_len_tokens,
     )
     return ReplicaModel(coefficients, engine, efficiency.front_end_seconds)

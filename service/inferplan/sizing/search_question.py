@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inferplan.catalog.accelerator import Accelerator
@@ -43,8 +42,7 @@ class SearchQuestion:
 
     `accelerators` carry the prices and node sizes that hold. What `settings` and `parallelism` leave open is searched.
     Weights are never quantised unasked: their precision is varied only with `search_precisions`, where the settings
-    leave it open and the accelerator has a matrix unit for it; the KV cache's likewise. `efficiency` holds what an
-    accelerator, by id, is known to reach; others get the datasheet's coefficients.
+    leave it open and the accelerator has a matrix unit for it; the KV cache's likewise.
     """
 
     architecture: ModelArchitecture
@@ -55,13 +53,9 @@ class SearchQuestion:
     settings: EngineSettings = field(default_factory=EngineSettings)
     parallelism: ParallelismChoice = field(default_factory=ParallelismChoice)
     limits: FleetLimits = field(default_factory=FleetLimits)
-    efficiency: Mapping[str, EfficiencyCoefficients] = field(default_factory=dict)
+    efficiency: EfficiencyCoefficients = DATASHEET_EFFICIENCY
     search_precisions: bool = False
     maximum_simulated_candidates: int = MAXIMUM_SIMULATED_CANDIDATES
-
-    def efficiency_of(self, accelerator: Accelerator) -> EfficiencyCoefficients:
-        """The coefficients that hold on `accelerator`."""
-        return self.efficiency.get(accelerator.id, DATASHEET_EFFICIENCY)
 
     @property
     def mean_context_tokens(self) -> int:

@@ -55,7 +55,7 @@ def step_terms(coefficients: StepTimeCoefficients, point: OperatingPoint) -> Ste
     if coefficients.expert_weight_seconds > 0:
         untouched = (1.0 - coefficients.experts_per_token / coefficients.expert_count) ** tokens
         weights += coefficients.expert_weight_seconds * (1.0 - untouched)
-    compute = coefficients.compute_seconds_per_token * tokens
+    compute = coefficients.compute_seconds_per_token * (tokens + coefficients.gemm_padding_tokens)
     windowed = coefficients.windowed_fraction
     context = (1.0 - windowed) * point.context_tokens + windowed * point.windowed_context_tokens
     pairs = (1.0 - windowed) * point.prefill_pairs + windowed * point.windowed_prefill_pairs

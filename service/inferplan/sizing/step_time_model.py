@@ -50,9 +50,12 @@ def step_time_coefficients(
         * _SIXTEEN_BIT_BYTES
         * efficiency.elementwise_passes
         / bandwidth,
-        host_seconds_per_step=efficiency.host_step_seconds + served.layers * efficiency.host_layer_seconds,
+        host_seconds_per_step=efficiency.host_step_seconds
+        + served.layers * efficiency.host_layer_seconds
+        + (experts.layers * efficiency.expert_layer_seconds if experts else 0.0),
         host_seconds_per_sequence=efficiency.host_sequence_seconds,
         roofline_sharpness=efficiency.roofline_sharpness,
+        gemm_padding_tokens=efficiency.gemm_padding_tokens,
         expert_weight_seconds=_expert_bytes(served) / degree / weight_rate,
         expert_count=experts.experts if experts else 0,
         experts_per_token=experts.experts_per_token if experts else 0,
@@ -101,6 +104,8 @@ def _compute_seconds_per_token(
             continue
         precision = _multiplied_precision(served, part, accelerator)
         ratio = efficiency.sixteen_bit_flops_ratio if precision.is_sixteen_bit else efficiency.eight_bit_flops_ratio
+        if part.part is ModelPart.EXPERTS:
+            ratio *= efficiency.expert_flops_ratio
         seconds += 2.0 * part.active / (accelerator.peak_flops_per_second(precision) * ratio)
     return seconds
 

@@ -27,7 +27,7 @@ from google.api import resource_pb2 as google_dot_api_dot_resource__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1einferplan/v1/calibration.proto\x12\x0cinferplan.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x03\n\x0b\x43\x61libration\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12\x14\n\x06\x65ngine\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x1d\n\x0f\x65ngine_versions\x18\x03 \x03(\tB\x04\xe2\x41\x01\x03\x12\x1a\n\x0c\x61\x63\x63\x65lerators\x18\x04 \x03(\tB\x04\xe2\x41\x01\x03\x12\x35\n\x0c\x63oefficients\x18\x05 \x03(\x0b\x32\x19.inferplan.v1.CoefficientB\x04\xe2\x41\x01\x03\x12\x16\n\x08profiles\x18\x06 \x03(\tB\x04\xe2\x41\x01\x03\x12\x30\n\x06\x65rrors\x18\x07 \x03(\x0b\x32\x1a.inferplan.v1.ErrorSummaryB\x04\xe2\x41\x01\x03\x12\x16\n\x08outliers\x18\x08 \x03(\tB\x04\xe2\x41\x01\x03\x12\x16\n\x08\x62uilt_in\x18\t \x01(\x08\x42\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x18\n\ncreated_by\x18\x0b \x01(\tB\x04\xe2\x41\x01\x03:Q\xea\x41N\n\x15inferplan/Calibration\x12\x1a\x63\x61librations/{calibration}*\x0c\x63\x61librations2\x0b\x63\x61libration\"\x9f\x01\n\x0b\x43oefficient\x12\x14\n\x06symbol\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x61\x63\x63\x65lerator\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x13\n\x05value\x18\x03 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x1c\n\x0estandard_error\x18\x04 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x12\n\x04unit\x18\x05 \x01(\tB\x04\xe2\x41\x01\x03\x12\x18\n\nis_default\x18\x06 \x01(\x08\x42\x04\xe2\x41\x01\x03\"\xda\x01\n\x0c\x45rrorSummary\x12\x13\n\x05group\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06\x66igure\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06points\x18\x03 \x01(\rB\x04\xe2\x41\x01\x03\x12,\n\x1emedian_absolute_relative_error\x18\x04 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12*\n\x1cmean_absolute_relative_error\x18\x05 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x12\n\x04\x62ias\x18\x06 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x1b\n\rband_coverage\x18\x07 \x01(\x01\x42\x04\xe2\x41\x01\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1einferplan/v1/calibration.proto\x12\x0cinferplan.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x04\n\x0b\x43\x61libration\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12\x14\n\x06\x65ngine\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x1d\n\x0f\x65ngine_versions\x18\x03 \x03(\tB\x04\xe2\x41\x01\x03\x12\x1a\n\x0c\x61\x63\x63\x65lerators\x18\x04 \x03(\tB\x04\xe2\x41\x01\x03\x12\x35\n\x0c\x63oefficients\x18\x05 \x03(\x0b\x32\x19.inferplan.v1.CoefficientB\x04\xe2\x41\x01\x03\x12\x16\n\x08profiles\x18\x06 \x03(\tB\x04\xe2\x41\x01\x03\x12\x30\n\x06\x65rrors\x18\x07 \x03(\x0b\x32\x1a.inferplan.v1.ErrorSummaryB\x04\xe2\x41\x01\x03\x12\x16\n\x08outliers\x18\x08 \x03(\tB\x04\xe2\x41\x01\x03\x12\x16\n\x08\x62uilt_in\x18\t \x01(\x08\x42\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x18\n\ncreated_by\x18\x0b \x01(\tB\x04\xe2\x41\x01\x03\x12\x32\n\x0b\x65rror_bands\x18\x0c \x03(\x0b\x32\x17.inferplan.v1.ErrorBandB\x04\xe2\x41\x01\x03\x12\x33\n\x08measured\x18\r \x01(\x0b\x32\x1b.inferplan.v1.MeasuredRangeB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x64\x61ta_sha256\x18\x0e \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06points\x18\x0f \x01(\rB\x04\xe2\x41\x01\x03:Q\xea\x41N\n\x15inferplan/Calibration\x12\x1a\x63\x61librations/{calibration}*\x0c\x63\x61librations2\x0b\x63\x61libration\"9\n\tErrorBand\x12\x14\n\x06\x66igure\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x16\n\x08relative\x18\x02 \x01(\x01\x42\x04\xe2\x41\x01\x03\"\xe3\x01\n\rMeasuredRange\x12\x1b\n\rmodel_classes\x18\x01 \x03(\tB\x04\xe2\x41\x01\x03\x12\x1f\n\x11weight_precisions\x18\x02 \x03(\tB\x04\xe2\x41\x01\x03\x12%\n\x17tensor_parallel_degrees\x18\x03 \x03(\rB\x04\xe2\x41\x01\x03\x12\"\n\x14longest_input_tokens\x18\x04 \x01(\rB\x04\xe2\x41\x01\x03\x12#\n\x15longest_output_tokens\x18\x05 \x01(\rB\x04\xe2\x41\x01\x03\x12$\n\x16most_running_sequences\x18\x06 \x01(\rB\x04\xe2\x41\x01\x03\"\xe1\x01\n\x0e\x43\x61librationUse\x12\x19\n\x0b\x63\x61libration\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x13\n\x05scope\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x35\n\x0c\x63oefficients\x18\x03 \x03(\x0b\x32\x19.inferplan.v1.CoefficientB\x04\xe2\x41\x01\x03\x12\x32\n\x0b\x65rror_bands\x18\x04 \x03(\x0b\x32\x17.inferplan.v1.ErrorBandB\x04\xe2\x41\x01\x03\x12\x16\n\x08widening\x18\x05 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x1c\n\x0e\x65xtrapolations\x18\x06 \x03(\tB\x04\xe2\x41\x01\x03\"\xb4\x01\n\x0b\x43oefficient\x12\x14\n\x06symbol\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x61\x63\x63\x65lerator\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x13\n\x05value\x18\x03 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x1c\n\x0estandard_error\x18\x04 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x12\n\x04unit\x18\x05 \x01(\tB\x04\xe2\x41\x01\x03\x12\x18\n\nis_default\x18\x06 \x01(\x08\x42\x04\xe2\x41\x01\x03\x12\x13\n\x05scope\x18\x07 \x01(\tB\x04\xe2\x41\x01\x03\"\xda\x01\n\x0c\x45rrorSummary\x12\x13\n\x05group\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06\x66igure\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06points\x18\x03 \x01(\rB\x04\xe2\x41\x01\x03\x12,\n\x1emedian_absolute_relative_error\x18\x04 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12*\n\x1cmean_absolute_relative_error\x18\x05 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x12\n\x04\x62ias\x18\x06 \x01(\x01\x42\x04\xe2\x41\x01\x03\x12\x1b\n\rband_coverage\x18\x07 \x01(\x01\x42\x04\xe2\x41\x01\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -56,8 +56,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CALIBRATION'].fields_by_name['create_time']._serialized_options = b'\342A\001\003'
   _globals['_CALIBRATION'].fields_by_name['created_by']._loaded_options = None
   _globals['_CALIBRATION'].fields_by_name['created_by']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATION'].fields_by_name['error_bands']._loaded_options = None
+  _globals['_CALIBRATION'].fields_by_name['error_bands']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATION'].fields_by_name['measured']._loaded_options = None
+  _globals['_CALIBRATION'].fields_by_name['measured']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATION'].fields_by_name['data_sha256']._loaded_options = None
+  _globals['_CALIBRATION'].fields_by_name['data_sha256']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATION'].fields_by_name['points']._loaded_options = None
+  _globals['_CALIBRATION'].fields_by_name['points']._serialized_options = b'\342A\001\003'
   _globals['_CALIBRATION']._loaded_options = None
   _globals['_CALIBRATION']._serialized_options = b'\352AN\n\025inferplan/Calibration\022\032calibrations/{calibration}*\014calibrations2\013calibration'
+  _globals['_ERRORBAND'].fields_by_name['figure']._loaded_options = None
+  _globals['_ERRORBAND'].fields_by_name['figure']._serialized_options = b'\342A\001\003'
+  _globals['_ERRORBAND'].fields_by_name['relative']._loaded_options = None
+  _globals['_ERRORBAND'].fields_by_name['relative']._serialized_options = b'\342A\001\003'
+  _globals['_MEASUREDRANGE'].fields_by_name['model_classes']._loaded_options = None
+  _globals['_MEASUREDRANGE'].fields_by_name['model_classes']._serialized_options = b'\342A\001\003'
+  _globals['_MEASUREDRANGE'].fields_by_name['weight_precisions']._loaded_options = None
+  _globals['_MEASUREDRANGE'].fields_by_name['weight_precisions']._serialized_options = b'\342A\001\003'
+  _globals['_MEASUREDRANGE'].fields_by_name['tensor_parallel_degrees']._loaded_options = None
+  _globals['_MEASUREDRANGE'].fields_by_name['tensor_parallel_degrees']._serialized_options = b'\342A\001\003'
+  _globals['_MEASUREDRANGE'].fields_by_name['longest_input_tokens']._loaded_options = None
+  _globals['_MEASUREDRANGE'].fields_by_name['longest_input_tokens']._serialized_options = b'\342A\001\003'
+  _globals['_MEASUREDRANGE'].fields_by_name['longest_output_tokens']._loaded_options = None
+  _globals['_MEASUREDRANGE'].fields_by_name['longest_output_tokens']._serialized_options = b'\342A\001\003'
+  _globals['_MEASUREDRANGE'].fields_by_name['most_running_sequences']._loaded_options = None
+  _globals['_MEASUREDRANGE'].fields_by_name['most_running_sequences']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATIONUSE'].fields_by_name['calibration']._loaded_options = None
+  _globals['_CALIBRATIONUSE'].fields_by_name['calibration']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATIONUSE'].fields_by_name['scope']._loaded_options = None
+  _globals['_CALIBRATIONUSE'].fields_by_name['scope']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATIONUSE'].fields_by_name['coefficients']._loaded_options = None
+  _globals['_CALIBRATIONUSE'].fields_by_name['coefficients']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATIONUSE'].fields_by_name['error_bands']._loaded_options = None
+  _globals['_CALIBRATIONUSE'].fields_by_name['error_bands']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATIONUSE'].fields_by_name['widening']._loaded_options = None
+  _globals['_CALIBRATIONUSE'].fields_by_name['widening']._serialized_options = b'\342A\001\003'
+  _globals['_CALIBRATIONUSE'].fields_by_name['extrapolations']._loaded_options = None
+  _globals['_CALIBRATIONUSE'].fields_by_name['extrapolations']._serialized_options = b'\342A\001\003'
   _globals['_COEFFICIENT'].fields_by_name['symbol']._loaded_options = None
   _globals['_COEFFICIENT'].fields_by_name['symbol']._serialized_options = b'\342A\001\003'
   _globals['_COEFFICIENT'].fields_by_name['accelerator']._loaded_options = None
@@ -70,6 +106,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COEFFICIENT'].fields_by_name['unit']._serialized_options = b'\342A\001\003'
   _globals['_COEFFICIENT'].fields_by_name['is_default']._loaded_options = None
   _globals['_COEFFICIENT'].fields_by_name['is_default']._serialized_options = b'\342A\001\003'
+  _globals['_COEFFICIENT'].fields_by_name['scope']._loaded_options = None
+  _globals['_COEFFICIENT'].fields_by_name['scope']._serialized_options = b'\342A\001\003'
   _globals['_ERRORSUMMARY'].fields_by_name['group']._loaded_options = None
   _globals['_ERRORSUMMARY'].fields_by_name['group']._serialized_options = b'\342A\001\003'
   _globals['_ERRORSUMMARY'].fields_by_name['figure']._loaded_options = None
@@ -85,9 +123,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ERRORSUMMARY'].fields_by_name['band_coverage']._loaded_options = None
   _globals['_ERRORSUMMARY'].fields_by_name['band_coverage']._serialized_options = b'\342A\001\003'
   _globals['_CALIBRATION']._serialized_start=142
-  _globals['_CALIBRATION']._serialized_end=597
-  _globals['_COEFFICIENT']._serialized_start=600
-  _globals['_COEFFICIENT']._serialized_end=759
-  _globals['_ERRORSUMMARY']._serialized_start=762
-  _globals['_ERRORSUMMARY']._serialized_end=980
+  _globals['_CALIBRATION']._serialized_end=751
+  _globals['_ERRORBAND']._serialized_start=753
+  _globals['_ERRORBAND']._serialized_end=810
+  _globals['_MEASUREDRANGE']._serialized_start=813
+  _globals['_MEASUREDRANGE']._serialized_end=1040
+  _globals['_CALIBRATIONUSE']._serialized_start=1043
+  _globals['_CALIBRATIONUSE']._serialized_end=1268
+  _globals['_COEFFICIENT']._serialized_start=1271
+  _globals['_COEFFICIENT']._serialized_end=1451
+  _globals['_ERRORSUMMARY']._serialized_start=1454
+  _globals['_ERRORSUMMARY']._serialized_end=1672
 # @@protoc_insertion_point(module_scope)

@@ -36,6 +36,10 @@ class Calibration(_message.Message):
     BUILT_IN_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
+    ERROR_BANDS_FIELD_NUMBER: _builtins.int
+    MEASURED_FIELD_NUMBER: _builtins.int
+    DATA_SHA256_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Resource name, `calibrations/{calibration}`."""
     engine: _builtins.str
@@ -44,6 +48,10 @@ class Calibration(_message.Message):
     """True if it ships with the service."""
     created_by: _builtins.str
     """Who asked for it."""
+    data_sha256: _builtins.str
+    """SHA-256 of the points' file, in lower-case hexadecimal; built-in calibrations only."""
+    points: _builtins.int
+    """Points that it was fitted to."""
     @_builtins.property
     def engine_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """First and last engine version that was measured."""
@@ -72,6 +80,14 @@ class Calibration(_message.Message):
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was stored."""
 
+    @_builtins.property
+    def error_bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___ErrorBand]:
+        """The stated 90 % error band of each figure."""
+
+    @_builtins.property
+    def measured(self) -> Global___MeasuredRange:
+        """What the points covered."""
+
     def __init__(
         self,
         *,
@@ -86,14 +102,140 @@ class Calibration(_message.Message):
         built_in: _builtins.bool = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         created_by: _builtins.str = ...,
+        error_bands: _abc.Iterable[Global___ErrorBand] | None = ...,
+        measured: Global___MeasuredRange | None = ...,
+        data_sha256: _builtins.str = ...,
+        points: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "measured", b"measured"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "built_in", b"built_in", "coefficients", b"coefficients", "create_time", b"create_time", "created_by", b"created_by", "engine", b"engine", "engine_versions", b"engine_versions", "errors", b"errors", "name", b"name", "outliers", b"outliers", "profiles", b"profiles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "built_in", b"built_in", "coefficients", b"coefficients", "create_time", b"create_time", "created_by", b"created_by", "data_sha256", b"data_sha256", "engine", b"engine", "engine_versions", b"engine_versions", "error_bands", b"error_bands", "errors", b"errors", "measured", b"measured", "name", b"name", "outliers", b"outliers", "points", b"points", "profiles", b"profiles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Calibration: _TypeAlias = Calibration  # noqa: Y015
+
+@_typing.final
+class ErrorBand(_message.Message):
+    """The stated 90 % error band of one figure: measured over predicted lies between 1 / (1 + relative) and 1 + relative."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIGURE_FIELD_NUMBER: _builtins.int
+    RELATIVE_FIELD_NUMBER: _builtins.int
+    figure: _builtins.str
+    """The figure: `ttft`, `tpot`, `e2e` or `throughput`."""
+    relative: _builtins.float
+    """Half width, 0.1 for 10 %."""
+    def __init__(
+        self,
+        *,
+        figure: _builtins.str = ...,
+        relative: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["figure", b"figure", "relative", b"relative"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ErrorBand: _TypeAlias = ErrorBand  # noqa: Y015
+
+@_typing.final
+class MeasuredRange(_message.Message):
+    """What the points of a calibration covered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_CLASSES_FIELD_NUMBER: _builtins.int
+    WEIGHT_PRECISIONS_FIELD_NUMBER: _builtins.int
+    TENSOR_PARALLEL_DEGREES_FIELD_NUMBER: _builtins.int
+    LONGEST_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    LONGEST_OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    MOST_RUNNING_SEQUENCES_FIELD_NUMBER: _builtins.int
+    longest_input_tokens: _builtins.int
+    """Longest prompt, in tokens."""
+    longest_output_tokens: _builtins.int
+    """Longest output, in tokens."""
+    most_running_sequences: _builtins.int
+    """Most clients of a closed loop, or sequences of a static batch."""
+    @_builtins.property
+    def model_classes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """`dense`, `mixture-of-experts`."""
+
+    @_builtins.property
+    def weight_precisions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Number formats of the weights."""
+
+    @_builtins.property
+    def tensor_parallel_degrees(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tensor-parallel degrees, rising."""
+
+    def __init__(
+        self,
+        *,
+        model_classes: _abc.Iterable[_builtins.str] | None = ...,
+        weight_precisions: _abc.Iterable[_builtins.str] | None = ...,
+        tensor_parallel_degrees: _abc.Iterable[_builtins.int] | None = ...,
+        longest_input_tokens: _builtins.int = ...,
+        longest_output_tokens: _builtins.int = ...,
+        most_running_sequences: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["longest_input_tokens", b"longest_input_tokens", "longest_output_tokens", b"longest_output_tokens", "model_classes", b"model_classes", "most_running_sequences", b"most_running_sequences", "tensor_parallel_degrees", b"tensor_parallel_degrees", "weight_precisions", b"weight_precisions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasuredRange: _TypeAlias = MeasuredRange  # noqa: Y015
+
+@_typing.final
+class CalibrationUse(_message.Message):
+    """The coefficients that an answer rests on, and how far they were stretched."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALIBRATION_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    COEFFICIENTS_FIELD_NUMBER: _builtins.int
+    ERROR_BANDS_FIELD_NUMBER: _builtins.int
+    WIDENING_FIELD_NUMBER: _builtins.int
+    EXTRAPOLATIONS_FIELD_NUMBER: _builtins.int
+    calibration: _builtins.str
+    """`calibrations/{calibration}` or `datasheet`."""
+    scope: _builtins.str
+    """Measured engine version and harness that the coefficients are for; empty for what the engine has in general."""
+    widening: _builtins.float
+    """Factor on the logarithm of the calibration's own bands, for what was not measured; 1 if all was."""
+    @_builtins.property
+    def coefficients(self) -> _containers.RepeatedCompositeFieldContainer[Global___Coefficient]:
+        """All coefficients that were used."""
+
+    @_builtins.property
+    def error_bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___ErrorBand]:
+        """The 90 % error bands of this answer's figures."""
+
+    @_builtins.property
+    def extrapolations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What was not measured, in words."""
+
+    def __init__(
+        self,
+        *,
+        calibration: _builtins.str = ...,
+        scope: _builtins.str = ...,
+        coefficients: _abc.Iterable[Global___Coefficient] | None = ...,
+        error_bands: _abc.Iterable[Global___ErrorBand] | None = ...,
+        widening: _builtins.float = ...,
+        extrapolations: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration", "coefficients", b"coefficients", "error_bands", b"error_bands", "extrapolations", b"extrapolations", "scope", b"scope", "widening", b"widening"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CalibrationUse: _TypeAlias = CalibrationUse  # noqa: Y015
 
 @_typing.final
 class Coefficient(_message.Message):
@@ -107,6 +249,7 @@ class Coefficient(_message.Message):
     STANDARD_ERROR_FIELD_NUMBER: _builtins.int
     UNIT_FIELD_NUMBER: _builtins.int
     IS_DEFAULT_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
     symbol: _builtins.str
     """Symbol, as in the documentation of the step-time model."""
     accelerator: _builtins.str
@@ -119,6 +262,8 @@ class Coefficient(_message.Message):
     """Unit; empty for plain numbers."""
     is_default: _builtins.bool
     """True if no measurement moved it from its default."""
+    scope: _builtins.str
+    """Engine version and harness that it is for; empty for what the engine has in general."""
     def __init__(
         self,
         *,
@@ -128,10 +273,11 @@ class Coefficient(_message.Message):
         standard_error: _builtins.float = ...,
         unit: _builtins.str = ...,
         is_default: _builtins.bool = ...,
+        scope: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator", b"accelerator", "is_default", b"is_default", "standard_error", b"standard_error", "symbol", b"symbol", "unit", b"unit", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator", b"accelerator", "is_default", b"is_default", "scope", b"scope", "standard_error", b"standard_error", "symbol", b"symbol", "unit", b"unit", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,6 +12,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from inferplan.v1 import accelerator_pb2 as _accelerator_pb2
 from inferplan.v1 import autoscaling_pb2 as _autoscaling_pb2
+from inferplan.v1 import calibration_pb2 as _calibration_pb2
 from inferplan.v1 import engine_pb2 as _engine_pb2
 from inferplan.v1 import memory_pb2 as _memory_pb2
 from inferplan.v1 import model_pb2 as _model_pb2
@@ -153,6 +154,7 @@ class Plan(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
     DELETE_TIME_FIELD_NUMBER: _builtins.int
+    CALIBRATION_USE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Resource name, `deployments/{deployment}/plans/{revision}`."""
     revision: _builtins.int
@@ -233,6 +235,10 @@ class Plan(_message.Message):
     def delete_time(self) -> _timestamp_pb2.Timestamp:
         """When it became a tombstone; absent while its deployment lives."""
 
+    @_builtins.property
+    def calibration_use(self) -> _calibration_pb2.CalibrationUse:
+        """The coefficients that it rests on, their error bands, and how far they were stretched."""
+
     def __init__(
         self,
         *,
@@ -259,10 +265,11 @@ class Plan(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         created_by: _builtins.str = ...,
         delete_time: _timestamp_pb2.Timestamp | None = ...,
+        calibration_use: _calibration_pb2.CalibrationUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["autoscaling_policy", b"autoscaling_policy", "configuration", b"configuration", "create_time", b"create_time", "delete_time", b"delete_time", "fleet", b"fleet", "input", b"input", "memory", b"memory", "performance", b"performance", "replica_capacity", b"replica_capacity", "resolved", b"resolved"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["autoscaling_policy", b"autoscaling_policy", "calibration_use", b"calibration_use", "configuration", b"configuration", "create_time", b"create_time", "delete_time", b"delete_time", "fleet", b"fleet", "input", b"input", "memory", b"memory", "performance", b"performance", "replica_capacity", b"replica_capacity", "resolved", b"resolved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "autoscaling_policy", b"autoscaling_policy", "calibration", b"calibration", "configuration", b"configuration", "create_time", b"create_time", "created_by", b"created_by", "delete_time", b"delete_time", "evidence", b"evidence", "fleet", b"fleet", "input", b"input", "memory", b"memory", "name", b"name", "pareto_front", b"pareto_front", "performance", b"performance", "profiles", b"profiles", "replica_capacity", b"replica_capacity", "resolved", b"resolved", "revision", b"revision", "seed", b"seed", "service_version", b"service_version", "steps", b"steps", "verdicts", b"verdicts", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "autoscaling_policy", b"autoscaling_policy", "calibration", b"calibration", "calibration_use", b"calibration_use", "configuration", b"configuration", "create_time", b"create_time", "created_by", b"created_by", "delete_time", b"delete_time", "evidence", b"evidence", "fleet", b"fleet", "input", b"input", "memory", b"memory", "name", b"name", "pareto_front", b"pareto_front", "performance", b"performance", "profiles", b"profiles", "replica_capacity", b"replica_capacity", "resolved", b"resolved", "revision", b"revision", "seed", b"seed", "service_version", b"service_version", "steps", b"steps", "verdicts", b"verdicts", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from inferplan.v1 import calibration_pb2 as _calibration_pb2
 from inferplan.v1 import memory_pb2 as _memory_pb2
 from inferplan.v1 import performance_pb2 as _performance_pb2
 from inferplan.v1 import plan_pb2 as _plan_pb2
@@ -221,6 +222,7 @@ class PredictPerformanceResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     CALIBRATION_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    CALIBRATION_USE_FIELD_NUMBER: _builtins.int
     calibration: _builtins.str
     """Where the coefficients came from."""
     seed: _builtins.int
@@ -241,6 +243,10 @@ class PredictPerformanceResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Warning]:
         """What the caller should know."""
 
+    @_builtins.property
+    def calibration_use(self) -> _calibration_pb2.CalibrationUse:
+        """The coefficients, their error bands, and how far they were stretched."""
+
     def __init__(
         self,
         *,
@@ -250,10 +256,11 @@ class PredictPerformanceResponse(_message.Message):
         warnings: _abc.Iterable[_memory_pb2.Warning] | None = ...,
         calibration: _builtins.str = ...,
         seed: _builtins.int = ...,
+        calibration_use: _calibration_pb2.CalibrationUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration", "performance", b"performance"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["calibration_use", b"calibration_use", "configuration", b"configuration", "performance", b"performance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration", "configuration", b"configuration", "performance", b"performance", "seed", b"seed", "verdicts", b"verdicts", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration", "calibration_use", b"calibration_use", "configuration", b"configuration", "performance", b"performance", "seed", b"seed", "verdicts", b"verdicts", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -299,6 +306,7 @@ class SearchConfigurationsResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     CALIBRATION_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    CALIBRATION_USE_FIELD_NUMBER: _builtins.int
     calibration: _builtins.str
     """Where the coefficients came from."""
     seed: _builtins.int
@@ -319,6 +327,10 @@ class SearchConfigurationsResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Warning]:
         """What the caller should know."""
 
+    @_builtins.property
+    def calibration_use(self) -> _calibration_pb2.CalibrationUse:
+        """The coefficients for the best candidate, their error bands, and how far they were stretched."""
+
     def __init__(
         self,
         *,
@@ -328,10 +340,11 @@ class SearchConfigurationsResponse(_message.Message):
         warnings: _abc.Iterable[_memory_pb2.Warning] | None = ...,
         calibration: _builtins.str = ...,
         seed: _builtins.int = ...,
+        calibration_use: _calibration_pb2.CalibrationUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["calibration_use", b"calibration_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration", "candidates", b"candidates", "pareto_front", b"pareto_front", "ruled_out", b"ruled_out", "seed", b"seed", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration", "calibration_use", b"calibration_use", "candidates", b"candidates", "pareto_front", b"pareto_front", "ruled_out", b"ruled_out", "seed", b"seed", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -45,6 +45,8 @@ def plan_to_wire(plan: Plan) -> plan_pb2.Plan:
     for field in _REPEATED_CONTENT_BY_RULE:
         for item in getattr(content, field):
             fill_message(item, getattr(message, field).add())
+    if content.calibration_use is not None:
+        fill_message(content.calibration_use, message.calibration_use)
     if plan.create_time is not None:
         message.create_time.CopyFrom(timestamp_from_datetime(plan.create_time))
     if plan.delete_time is not None:
@@ -100,4 +102,6 @@ def search_answer_to_wire(
         fill_message(rule, message.ruled_out.add())
     for warning in answer.warnings:
         fill_message(warning, message.warnings.add())
+    if answer.calibration_use is not None:
+        fill_message(answer.calibration_use, message.calibration_use)
     return message
