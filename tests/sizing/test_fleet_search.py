@@ -232,15 +232,17 @@ def test_a_limit_on_simulations_never_hides_the_cheapest() -> None:
 
 
 def test_a_quota_that_is_too_small() -> None:
-    asked = question(limits=FleetLimits(maximum_gpus=5), parallelism=ParallelismChoice(tensor_parallel=1))
+    needed = search(question(parallelism=ParallelismChoice(tensor_parallel=1)), SETTINGS).chosen.fleet.gpus
+    limits = FleetLimits(maximum_gpus=needed - 1)
+    asked = question(limits=limits, parallelism=ParallelismChoice(tensor_parallel=1))
     with pytest.raises(NothingFitsError) as caught:
         search(asked, SETTINGS)
     rule = next(rule for rule in caught.value.broken_rules if rule.rule == "GPU_QUOTA")
-    assert "maximum_gpus is 5" in rule.description
+    assert f"maximum_gpus is {needed - 1}" in rule.description
     assert "P95 end-to-end latency" in rule.description
     nearest = nearest_that_fits(asked, SETTINGS)
     assert "larger quota" in nearest
-    assert "GPUs 6" in nearest
+    assert f"GPUs {needed}" in nearest
 
 
 def test_a_budget_that_is_too_small() -> None:
@@ -251,9 +253,10 @@ def test_a_budget_that_is_too_small() -> None:
 
 
 def test_a_quota_that_is_just_enough() -> None:
-    limits = FleetLimits(maximum_gpus=7, failures_to_survive=1)
+    needed = search(question(parallelism=ParallelismChoice(tensor_parallel=1)), SETTINGS).chosen.fleet.gpus
+    limits = FleetLimits(maximum_gpus=needed + 1, failures_to_survive=1)
     result = search(question(limits=limits, parallelism=ParallelismChoice(tensor_parallel=1)), SETTINGS)
-    assert result.chosen.fleet.gpus == 7
+    assert result.chosen.fleet.gpus == needed + 1
 
 
 def test_an_objective_out_of_reach_names_what_can_be_had() -> None:
