@@ -239,7 +239,7 @@ def test_a_quota_that_is_too_small() -> None:
         search(asked, SETTINGS)
     rule = next(rule for rule in caught.value.broken_rules if rule.rule == "GPU_QUOTA")
     assert f"maximum_gpus is {needed - 1}" in rule.description
-    assert "P95 end-to-end latency" in rule.description
+    assert f"{needed} GPUs" in rule.description
     nearest = nearest_that_fits(asked, SETTINGS)
     assert "larger quota" in nearest
     assert f"GPUs {needed}" in nearest
