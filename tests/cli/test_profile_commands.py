@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ from inferplan.profiles.profile import (
 )
 from inferplan.rpc.startup import open_planner
 from inferplan.settings import load_settings
+from inferplan.storage.database import Database
+from inferplan.storage.plans import PlanStore
+from support.plans import plan_content
 from support.profiles import profile, serving_point
 
 
@@ -118,3 +122,16 @@ def test_what_goes_wrong_is_told_on_standard_error(arguments: tuple[str, ...], p
     assert (result.exit_code, result.stdout) == (2, "")
     assert part in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_plan_built_on_a_withdrawn_profile_says_so() -> None:
+    (name,) = stored(profile())
+    url = load_settings().database_url.get_secret_value()
+    with closing(Database.open(url)) as database:
+        PlanStore(database).create_plan("chat", plan_content(profiles=(name,)), allow_missing_deployment=True)
+    assert "built on a withdrawn profile" not in run("plans", "show", "chat").stdout
+    run("profiles", "withdraw", name, "--reason", "node throttled")
+    shown = run("plans", "show", "chat")
+    assert shown.exit_code == 0, shown.stderr
+    assert f"built on a withdrawn profile: {name}" in shown.stdout.replace("\n", " ")
+    assert json.loads(run("plans", "show", "chat", "--format", "json").stdout)["withdrawnProfiles"] == [name]

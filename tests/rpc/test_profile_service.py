@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import math
 import uuid
+from contextlib import closing
+from pathlib import Path
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo, PreconditionFailure, ResourceInfo
+from pydantic import SecretStr
 
 from inferplan.rpc.convert.profile import profile_to_wire
-from inferplan.v1 import profile_pb2, profile_service_pb2, profile_service_pb2_grpc
+from inferplan.rpc.server import PlanningServer, ServerOptions
+from inferplan.rpc.startup import open_planner
+from inferplan.settings import Settings
+from inferplan.storage.database import Database
+from inferplan.storage.plans import PlanStore
+from inferplan.v1 import (
+    plan_service_pb2,
+    plan_service_pb2_grpc,
+    profile_pb2,
+    profile_service_pb2,
+    profile_service_pb2_grpc,
+)
+from support.plans import plan_content
 from support.profiles import profile, sha256_of
 from support.requests import detail, violations
 
@@ -223,3 +238,27 @@ def test_a_profile_is_not_withdrawn_without_a_reason(profiles: Stub) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         withdraw(profiles, "profiles/a", "")
     assert list(violations(caught.value)) == ["reason"]
+
+
+def test_plans_say_which_of_their_profiles_were_withdrawn(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'inferplan.db'}"
+    options = ServerOptions(listen="127.0.0.1:0", compile_first=False)
+    with (
+        open_planner(Settings(database_url=SecretStr(url))) as planner,
+        PlanningServer(planner, options) as running,
+        grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel,
+        closing(Database.open(url)) as database,
+    ):
+        profiles = Stub(channel)
+        kept, gone, replaced = (profiles.CreateProfile(create_request()).name for _ in range(3))
+        for names in ((kept,), (replaced, kept, gone), ()):
+            content = plan_content(profiles=names)
+            PlanStore(database).create_plan("chat", content, allow_missing_deployment=True)
+        plans = plan_service_pb2_grpc.PlanServiceStub(channel)
+        listed = plan_service_pb2.ListPlansRequest(parent="deployments/chat")
+        assert [list(plan.withdrawn_profiles) for plan in plans.ListPlans(listed).plans] == [[], [], []]
+        withdraw(profiles, gone, "node throttled")
+        withdraw(profiles, replaced, "newer driver", kept)
+        assert [list(plan.withdrawn_profiles) for plan in plans.ListPlans(listed).plans] == [[], [replaced, gone], []]
+        read = plans.GetPlan(plan_service_pb2.GetPlanRequest(name="deployments/chat/plans/2"))
+        assert (list(read.withdrawn_profiles), list(read.profiles)) == ([replaced, gone], [replaced, kept, gone])

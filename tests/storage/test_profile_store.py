@@ -220,8 +220,9 @@ def test_active_profiles_are_those_of_the_engine_that_are_in_use(profiles: Profi
     assert profiles.active_profiles("vllm") == (stored[0], stored[3])
     assert profiles.active_profiles("tensorrt-llm") == ()
     asked = [id_of(each) for each in stored] + ["nobody"]
-    assert profiles.inactive_profiles(asked) == {id_of(stored[2]): ProfileStatus.WITHDRAWN}
-    assert profiles.inactive_profiles([]) == {}
+    profiles.withdraw_profile(id_of(stored[4]), "newer", id_of(stored[0]))
+    assert profiles.withdrawn_profiles(asked) == {id_of(stored[2]), id_of(stored[4])}
+    assert profiles.withdrawn_profiles([]) == set()
 
 
 @pytest.mark.parametrize("page_size", [1, 3, 7, 0])

@@ -29,6 +29,9 @@ def print_plan(plan: plan_pb2.Plan, console: Console) -> None:
     _print_alternatives(plan, console)
     _print_policy(plan, console)
     print_warnings(plan.warnings, console)
+    if plan.withdrawn_profiles:
+        names = ", ".join(plan.withdrawn_profiles)
+        console.print(f"[bold yellow]built on a withdrawn profile[/]: {names}; plan again without it")
 
 
 def print_warnings(warnings: Iterable[memory_pb2.Warning], console: Console) -> None:

@@ -10,6 +10,7 @@ from inferplan.errors import Violation
 from inferplan.planning.list_request import ListRequest
 from inferplan.planning.profile_checks import profile_violations, with_catalogue_ids
 from inferplan.profiles.profile import Profile
+from inferplan.resources.profile import profile_id_of, profile_name
 from inferplan.storage.pages import ListScope, PageTokens
 from inferplan.storage.profiles import ProfileStore
 
@@ -51,3 +52,8 @@ class ProfileLibrary:
     def withdraw_profile(self, profile_id: str, reason: str, superseded_by: str = "") -> Profile:
         """Take a profile out of use. Raises NotFoundError, PreconditionError, InvalidInputError."""
         return self._profiles.withdraw_profile(profile_id, reason, superseded_by)
+
+    def withdrawn(self, names: Collection[str]) -> set[str]:
+        """Those of the profiles' resource names that are out of use: withdrawn, or superseded by another."""
+        found = self._profiles.withdrawn_profiles([profile_id_of(name) for name in names])
+        return {profile_name(profile_id) for profile_id in found}

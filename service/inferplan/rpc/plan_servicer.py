@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import grpc
@@ -86,11 +86,11 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
             ),
             cancelled_with(context),
         )
-        return plan_to_wire(plan)
+        return self._to_wire([plan])[0]
 
     def GetPlan(self, request: plan_service_pb2.GetPlanRequest, _context: grpc.ServicerContext) -> plan_pb2.Plan:
         raise_violations(message_violations(request))
-        return plan_to_wire(self._plan(request.name))
+        return self._to_wire([self._plan(request.name)])[0]
 
     def ListPlans(
         self, request: plan_service_pb2.ListPlansRequest, _context: grpc.ServicerContext
@@ -100,7 +100,7 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
         plans, token = self._planner.list_plans(
             None if parent == "-" else parent, ListRequest(request.page_size, request.page_token, request.show_deleted)
         )
-        return plan_service_pb2.ListPlansResponse(plans=[plan_to_wire(plan) for plan in plans], next_page_token=token)
+        return plan_service_pb2.ListPlansResponse(plans=self._to_wire(plans), next_page_token=token)
 
     def RenderPlan(
         self, request: plan_service_pb2.RenderPlanRequest, _context: grpc.ServicerContext
@@ -126,6 +126,11 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
                 )
             report = future.result()
         yield plan_service_pb2.SimulatePlanResponse(report=simulation_report_to_wire(report))
+
+    def _to_wire(self, plans: Sequence[Plan]) -> list[plan_pb2.Plan]:
+        """The plans as they stand today: with those of their profiles that were withdrawn since."""
+        withdrawn = self._planner.profiles.withdrawn({name for plan in plans for name in plan.content.profiles})
+        return [plan_to_wire(plan, withdrawn) for plan in plans]
 
     def _plan(self, name: str) -> Plan:
         deployment_id, _plans, revision = name.removeprefix(DEPLOYMENTS).split("/")

@@ -119,15 +119,15 @@ class ProfileStore:
         with self._database.read() as session:
             return tuple(_profile(row) for row in session.scalars(query))
 
-    def inactive_profiles(self, profile_ids: Collection[str]) -> dict[str, ProfileStatus]:
-        """Those of the ids whose profiles are withdrawn or superseded, with their status."""
+    def withdrawn_profiles(self, profile_ids: Collection[str]) -> set[str]:
+        """Those of the ids whose profiles are out of use: withdrawn, or superseded."""
         if not profile_ids:
-            return {}
-        query = select(ProfileRow.profile_id, ProfileRow.status).where(
+            return set()
+        query = select(ProfileRow.profile_id).where(
             ProfileRow.profile_id.in_(sorted(set(profile_ids))), ProfileRow.status != ProfileStatus.ACTIVE
         )
         with self._database.read() as session:
-            return {profile_id: ProfileStatus(status) for profile_id, status in session.execute(query)}
+            return set(session.scalars(query))
 
     def list_profiles(self, page_size: int = 0, cursor: PageCursor | None = None) -> Page[Profile]:
         """Profiles of every status, newest first.

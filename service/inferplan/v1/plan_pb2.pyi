@@ -155,6 +155,7 @@ class Plan(_message.Message):
     CREATED_BY_FIELD_NUMBER: _builtins.int
     DELETE_TIME_FIELD_NUMBER: _builtins.int
     CALIBRATION_USE_FIELD_NUMBER: _builtins.int
+    WITHDRAWN_PROFILES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Resource name, `deployments/{deployment}/plans/{revision}`."""
     revision: _builtins.int
@@ -239,6 +240,10 @@ class Plan(_message.Message):
     def calibration_use(self) -> _calibration_pb2.CalibrationUse:
         """The coefficients that it rests on, their error bands, and how far they were stretched."""
 
+    @_builtins.property
+    def withdrawn_profiles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of `profiles` that were withdrawn or superseded since; found out when the plan is read, not stored with it."""
+
     def __init__(
         self,
         *,
@@ -266,10 +271,11 @@ class Plan(_message.Message):
         created_by: _builtins.str = ...,
         delete_time: _timestamp_pb2.Timestamp | None = ...,
         calibration_use: _calibration_pb2.CalibrationUse | None = ...,
+        withdrawn_profiles: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["autoscaling_policy", b"autoscaling_policy", "calibration_use", b"calibration_use", "configuration", b"configuration", "create_time", b"create_time", "delete_time", b"delete_time", "fleet", b"fleet", "input", b"input", "memory", b"memory", "performance", b"performance", "replica_capacity", b"replica_capacity", "resolved", b"resolved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "autoscaling_policy", b"autoscaling_policy", "calibration", b"calibration", "calibration_use", b"calibration_use", "configuration", b"configuration", "create_time", b"create_time", "created_by", b"created_by", "delete_time", b"delete_time", "evidence", b"evidence", "fleet", b"fleet", "input", b"input", "memory", b"memory", "name", b"name", "pareto_front", b"pareto_front", "performance", b"performance", "profiles", b"profiles", "replica_capacity", b"replica_capacity", "resolved", b"resolved", "revision", b"revision", "seed", b"seed", "service_version", b"service_version", "steps", b"steps", "verdicts", b"verdicts", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "autoscaling_policy", b"autoscaling_policy", "calibration", b"calibration", "calibration_use", b"calibration_use", "configuration", b"configuration", "create_time", b"create_time", "created_by", b"created_by", "delete_time", b"delete_time", "evidence", b"evidence", "fleet", b"fleet", "input", b"input", "memory", b"memory", "name", b"name", "pareto_front", b"pareto_front", "performance", b"performance", "profiles", b"profiles", "replica_capacity", b"replica_capacity", "resolved", b"resolved", "revision", b"revision", "seed", b"seed", "service_version", b"service_version", "steps", b"steps", "verdicts", b"verdicts", "warnings", b"warnings", "withdrawn_profiles", b"withdrawn_profiles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from inferplan.planning.search import SearchAnswer
 from inferplan.planning.simulate import SimulationChanges, SimulationReport
 from inferplan.resources.deployment import Deployment
@@ -27,8 +29,11 @@ def plan_input_from_wire(message: plan_pb2.PlanInput) -> PlanInput:
     return from_message(message, PlanInput)
 
 
-def plan_to_wire(plan: Plan) -> plan_pb2.Plan:
-    """A plan as a message; the same plan always gives the same bytes."""
+def plan_to_wire(plan: Plan, withdrawn_profiles: Collection[str] = ()) -> plan_pb2.Plan:
+    """A plan as a message; the same plan always gives the same bytes.
+
+    `withdrawn_profiles` are profiles that are out of use by now; those that the plan rests on are named.
+    """
     content = plan.content
     message = plan_pb2.Plan(
         name=plan.name,
@@ -39,6 +44,7 @@ def plan_to_wire(plan: Plan) -> plan_pb2.Plan:
         seed=content.seed,
         service_version=content.service_version,
         created_by=plan.created_by,
+        withdrawn_profiles=[name for name in content.profiles if name in withdrawn_profiles],
     )
     for field in _CONTENT_BY_RULE:
         fill_message(getattr(content, field), getattr(message, field))
