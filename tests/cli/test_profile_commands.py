@@ -135,3 +135,36 @@ def test_a_plan_built_on_a_withdrawn_profile_says_so() -> None:
     assert shown.exit_code == 0, shown.stderr
     assert f"built on a withdrawn profile: {name}" in shown.stdout.replace("\n", " ")
     assert json.loads(run("plans", "show", "chat", "--format", "json").stdout)["withdrawnProfiles"] == [name]
+
+
+def test_a_calibration_is_fitted_listed_and_shown() -> None:
+    # Llama-3.1-70B FP8 on two H100s, ai-dynamo/aiconfigurator's silicon sample.
+    points = (serving_point(8, 0.0182208), serving_point(64, 0.0287686))
+    (name,) = stored(dataclasses.replace(profile(), serving_points=points))
+    dry = run("calibrations", "fit", "--engine", "vllm", "--dry-run")
+    assert dry.exit_code == 0, dry.stderr
+    assert "not stored" in dry.stdout
+    fitted = run("calibrations", "fit", "--engine", "vllm", "--profile", name, "--id", "mine", "--format", "json")
+    assert fitted.exit_code == 0, fitted.stderr
+    calibration = json.loads(fitted.stdout)
+    assert (calibration["name"], calibration["profiles"]) == ("calibrations/mine", [name])
+    listed = run("calibrations", "list")
+    assert next(line.split("│")[1].strip() for line in listed.stdout.splitlines() if "h100-sxm" in line) == "mine"
+    assert "built in" in listed.stdout
+    shown = run("calibrations", "show", "mine")
+    for part in ("calibrations/mine", "2 points", "weight_bandwidth_ratio", "h100-sxm-80gb / vllm / llama-3.1-70b"):
+        assert part in shown.stdout
+    assert json.loads(run("calibrations", "show", "calibrations/mine", "--format", "json").stdout) == calibration
+    predicted = run(
+        *("predict", "--model", "llama-3.1-70b-fp8", "--accelerator", "h100-sxm-80gb", "--tensor-parallel", "2"),
+        *("--input-tokens", "1024", "--output-tokens", "1024", "--concurrency", "8", "--calibration", "mine"),
+        *("--format", "json"),
+    )
+    assert predicted.exit_code == 0, predicted.stderr
+    assert json.loads(predicted.stdout)["calibration"] == "calibrations/mine"
+
+
+def test_nothing_to_fit_is_told_with_what_to_do() -> None:
+    result = run("calibrations", "fit", "--engine", "vllm")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "import a benchmark file first" in result.stderr

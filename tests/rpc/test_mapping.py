@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferplan.planning.memory import MemoryRequest
+from inferplan.profiles.calibration import Calibration
 from inferplan.profiles.profile import ImportHeader, Profile
 from inferplan.resources.plan import Plan, PlanContent
+from inferplan.rpc.convert.calibration import calibration_to_wire
 from inferplan.rpc.convert.mapping import (
     datetime_from_timestamp,
     duration_from_seconds,
@@ -40,6 +42,7 @@ from support.plans import plan_content
 # Numbers that the contract's unsigned fields and durations can hold.
 with patch.dict(strategies._LEAVES, {int: st.integers(1, 10_000), float: st.floats(1e-3, 1e6), str: st.just("text")}):
     CONTENTS = strategies.values_of(PlanContent, most_elements=1)
+    CALIBRATIONS = strategies.values_of(Calibration, most_elements=2)
     PROFILES = strategies.values_of(Profile, most_elements=2)
 
 
@@ -70,6 +73,16 @@ def test_a_profile_is_written_whole(profile: Profile) -> None:
         message.ClearField(field)  # the service's own, never taken from a caller
         again.ClearField(field)
     assert again.SerializeToString(deterministic=True) == message.SerializeToString(deterministic=True)
+
+
+@settings(max_examples=20)
+@given(CALIBRATIONS)
+def test_a_calibration_is_written_whole(calibration: Calibration) -> None:
+    message = calibration_to_wire(calibration)
+    assert message.name == f"calibrations/{calibration.name}"
+    assert len(message.accelerators) == len(calibration.accelerators)
+    assert len(message.coefficients) == len(calibration.coefficients)
+    assert message.measured.longest_input_tokens == calibration.measured.longest_input_tokens
 
 
 def test_an_import_header_may_name_resources_in_full() -> None:

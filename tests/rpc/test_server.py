@@ -104,7 +104,7 @@ def test_an_unknown_exception_is_opaque_and_logged_without_secrets(
 
 def test_a_method_that_is_not_implemented_says_so(channel: grpc.Channel) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        profiles_grpc.ProfileServiceStub(channel).ListCalibrations(profile_service_pb2.ListCalibrationsRequest())
+        profiles_grpc.ProfileServiceStub(channel).ImportProfile(iter([profile_service_pb2.ImportProfileRequest()]))
     assert isinstance(caught.value, grpc.Call)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "README" in (caught.value.details() or "")

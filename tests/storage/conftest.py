@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
+from inferplan.storage.calibrations import CalibrationStore
 from inferplan.storage.database import Database
 from inferplan.storage.deployments import DeploymentStore
 from inferplan.storage.migrations import upgrade
@@ -56,7 +57,10 @@ def sqlite_url(migrated_sqlite_file: Path, tmp_path: Path) -> str:
 def postgresql_url(postgresql: PostgresqlServer, migrated_postgresql_name: str) -> Iterator[str]:
     """URL of the migrated PostgreSQL database, emptied afterwards."""
     yield postgresql.url_of(migrated_postgresql_name)
-    empty = sql.SQL("TRUNCATE deployments, plans, idempotent_requests, profiles, profile_requests RESTART IDENTITY")
+    empty = sql.SQL(
+        "TRUNCATE deployments, plans, idempotent_requests, profiles, profile_requests, calibrations, "
+        "calibration_requests RESTART IDENTITY"
+    )
     postgresql.execute(empty, database_name=migrated_postgresql_name)
 
 
@@ -104,3 +108,8 @@ def plans(database: Database, clock: MovableClock) -> PlanStore:
 @pytest.fixture
 def profiles(database: Database, clock: MovableClock) -> ProfileStore:
     return ProfileStore(database, clock)
+
+
+@pytest.fixture
+def calibrations(database: Database, clock: MovableClock) -> CalibrationStore:
+    return CalibrationStore(database, clock)

@@ -6,6 +6,7 @@ import click
 
 from inferplan import __version__
 from inferplan.cli.accuracy_command import accuracy_command
+from inferplan.cli.calibration_commands import calibrations_group
 from inferplan.cli.catalog_commands import accelerators_group, models_group
 from inferplan.cli.database_commands import database_group
 from inferplan.cli.memory_command import memory_command
@@ -43,6 +44,7 @@ main.add_command(search_command)
 main.add_command(simulate_command)
 main.add_command(render_command)
 main.add_command(profiles_group)
+main.add_command(calibrations_group)
 main.add_command(accuracy_command)
 main.add_command(models_group)
 main.add_command(accelerators_group)

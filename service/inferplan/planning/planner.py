@@ -10,7 +10,8 @@ from typing import Literal, TypeVar
 from inferplan.autoscaling.rendering import Rendering
 from inferplan.catalog import Accelerator, Catalog, Engine, Model
 from inferplan.errors import Violation
-from inferplan.planning.coefficients import NO_STORED_CALIBRATIONS, CalibrationSource, calibration_violations
+from inferplan.planning.calibration_library import CalibrationLibrary
+from inferplan.planning.coefficients import calibration_violations
 from inferplan.planning.list_request import ListRequest
 from inferplan.planning.memory import MemoryRequest, estimate_memory_for, memory_violations
 from inferplan.planning.predict import Prediction, PredictionRequest, predict, prediction_violations
@@ -26,6 +27,7 @@ from inferplan.resources.deployment import Deployment
 from inferplan.resources.plan import Plan, PlanContent, PlanInput, PlanMethod
 from inferplan.simulation import Cancellation
 from inferplan.sizing.memory import MemoryEstimate
+from inferplan.storage.calibrations import CalibrationStore
 from inferplan.storage.codec import request_digest
 from inferplan.storage.database import Database
 from inferplan.storage.deployments import DeploymentStore
@@ -61,11 +63,12 @@ class Planner:
         deployments: DeploymentStore,
         plans: PlanStore,
         profiles: ProfileStore,
+        calibrations: CalibrationStore,
         tokens: PageTokens,
-        calibrations: CalibrationSource = NO_STORED_CALIBRATIONS,
     ) -> None:
         self.catalog = catalog
         self.profiles = ProfileLibrary(catalog, profiles, tokens)
+        self.calibrations = CalibrationLibrary(catalog, calibrations, profiles, tokens)
         self._calibrations = calibrations
         self._deployments = deployments
         self._plans = plans
@@ -75,7 +78,14 @@ class Planner:
     def over(cls, catalog: Catalog, database: Database) -> Planner:
         """A planner whose stores live in `database`, which is at this program's revision."""
         tokens = PageTokens.load(database)
-        return cls(catalog, DeploymentStore(database), PlanStore(database), ProfileStore(database), tokens)
+        return cls(
+            catalog,
+            DeploymentStore(database),
+            PlanStore(database),
+            ProfileStore(database),
+            CalibrationStore(database),
+            tokens,
+        )
 
     def input_violations(self, plan_input: PlanInput, path: str, broken_parts: Collection[str] = ()) -> list[Violation]:
         """Everything that is wrong with a plan's input beyond its single fields; see resolve.input_violations."""

@@ -1,4 +1,4 @@
-"""ProfileService: measurements, where they came from, and whether they are in use."""
+"""ProfileService: measurements, whether they are in use, and the coefficients that are fitted from them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from collections.abc import Iterable
 import grpc
 
 from inferplan.errors import InvalidInputError, Violation
+from inferplan.planning.calibration_library import CalibrationLibrary
 from inferplan.planning.list_request import ListRequest
 from inferplan.planning.profile_library import ProfileLibrary
+from inferplan.resources.calibration import calibration_id_of
 from inferplan.resources.profile import profile_id_of
+from inferplan.rpc.cancellation import cancelled_with
+from inferplan.rpc.convert.calibration import calibration_to_wire, fit_request_from_wire
 from inferplan.rpc.convert.profile import profile_from_wire, profile_to_wire
+from inferplan.rpc.gate import WorkGate
 from inferplan.rpc.plan_servicer import ANONYMOUS
 from inferplan.rpc.validation import message_violations, raise_violations, unsupported_violations
-from inferplan.v1 import profile_pb2, profile_service_pb2, profile_service_pb2_grpc
+from inferplan.v1 import calibration_pb2, profile_pb2, profile_service_pb2, profile_service_pb2_grpc
 
 PROFILE_PATH = "profile"
 MEASURE_TIME_PATH = f"{PROFILE_PATH}.provenance.measure_time"
@@ -23,10 +28,12 @@ MAXIMUM_PROFILE_BYTES = 3 * 1024 * 1024
 
 
 class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
-    """Validates, converts, asks the library, converts back."""
+    """Validates, converts, asks the libraries, converts back. What simulates passes the gate."""
 
-    def __init__(self, library: ProfileLibrary) -> None:
+    def __init__(self, library: ProfileLibrary, calibrations: CalibrationLibrary, gate: WorkGate) -> None:
         self._library = library
+        self._calibrations = calibrations
+        self._gate = gate
 
     def CreateProfile(
         self, request: profile_service_pb2.CreateProfileRequest, _context: grpc.ServicerContext
@@ -65,6 +72,34 @@ class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
             profile_id_of(request.name), request.reason, profile_id_of(request.superseded_by)
         )
         return profile_to_wire(profile)
+
+    def FitCalibration(
+        self, request: profile_service_pb2.FitCalibrationRequest, context: grpc.ServicerContext
+    ) -> calibration_pb2.Calibration:
+        raise_violations(message_violations(request))
+        fit = fit_request_from_wire(request, ANONYMOUS)
+        calibration = self._calibrations.find_fit(fit)
+        if calibration is None:
+            raise_violations(self._calibrations.fit_violations(fit))
+            with self._gate.enter():
+                calibration = self._calibrations.fit_calibration(fit, cancelled_with(context))
+        return calibration_to_wire(calibration)
+
+    def GetCalibration(
+        self, request: profile_service_pb2.GetCalibrationRequest, _context: grpc.ServicerContext
+    ) -> calibration_pb2.Calibration:
+        raise_violations(message_violations(request))
+        return calibration_to_wire(self._calibrations.get_calibration(calibration_id_of(request.name)))
+
+    def ListCalibrations(
+        self, request: profile_service_pb2.ListCalibrationsRequest, _context: grpc.ServicerContext
+    ) -> profile_service_pb2.ListCalibrationsResponse:
+        raise_violations([*message_violations(request), *unsupported_violations(request, ("filter",))])
+        page = ListRequest(request.page_size, request.page_token)
+        calibrations, token = self._calibrations.list_calibrations(page)
+        return profile_service_pb2.ListCalibrationsResponse(
+            calibrations=[calibration_to_wire(calibration) for calibration in calibrations], next_page_token=token
+        )
 
 
 def refuse_unanswerable(messages: Iterable[profile_pb2.Profile], path: str) -> None:

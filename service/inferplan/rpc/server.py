@@ -85,7 +85,9 @@ class PlanningServer:
         plan_service_pb2_grpc.add_PlanServiceServicer_to_server(PlanServicer(planner, gate), self._server)
         sizing_service_pb2_grpc.add_SizingServiceServicer_to_server(SizingServicer(planner, gate), self._server)
         catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(planner), self._server)
-        profile_service_pb2_grpc.add_ProfileServiceServicer_to_server(ProfileServicer(planner.profiles), self._server)
+        profile_service_pb2_grpc.add_ProfileServiceServicer_to_server(
+            ProfileServicer(planner.profiles, planner.calibrations, gate), self._server
+        )
         self._health = health.HealthServicer(
             experimental_non_blocking=True, experimental_thread_pool=ThreadPoolExecutor(HEALTH_THREADS)
         )

@@ -25,6 +25,7 @@ from cattrs.strategies import configure_tagged_union
 
 from inferplan.catalog.architecture import GroupedAttention, LatentAttention
 from inferplan.errors import InvalidInputError, StorageStateError
+from inferplan.profiles.calibration import Calibration
 from inferplan.profiles.profile import ImportHeader, Profile
 from inferplan.resources.plan import PlanContent, PlanInput
 from inferplan.sizing.workload import ConstantLength, LengthDistribution, LognormalLength, UniformLength
@@ -36,7 +37,8 @@ MAXIMUM_PAYLOAD_BYTES = 16 * 1024 * 1024
 """Far above any plan that a request below gRPC's 4 MiB can ask for."""
 
 PROFILE_COLUMNS = ("name", "status", "status_reason", "superseded_by", "create_time", "created_by")
-"""Fields of a profile that are not part of its payload."""
+CALIBRATION_COLUMNS = ("create_time", "created_by")
+"""Fields that are given when a resource is stored, or change afterwards, and are not part of its payload."""
 
 _TAG = "kind"
 _TAGS: dict[type, str] = {
@@ -106,9 +108,12 @@ def decode_plan_content(payload: bytes, schema_version: int) -> PlanContent:
 
 def request_digest(deployment_id: str, plan_input: PlanInput) -> str:
     """SHA-256 in hexadecimal of what a request asks: equal for equal requests, however they were written."""
-    document = [deployment_id, _CONVERTER.unstructure(plan_input)]
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return document_digest([deployment_id, _CONVERTER.unstructure(plan_input)])
+
+
+def document_digest(document: Any) -> str:
+    """SHA-256 in hexadecimal of a document of plain data: equal for equal documents."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _canonical(document: Any) -> bytes:
@@ -125,11 +130,8 @@ def _converter() -> Converter:
     converter.register_structure_hook(StrEnum, lambda value, kind: kind(value))
     converter.register_unstructure_hook(datetime, lambda moment: moment.astimezone(UTC).isoformat())
     converter.register_structure_hook(datetime, _instant)
-    # What is given to a profile when it is stored, or changes afterwards, has columns of its own.
-    left_out: dict[str, Any] = {name: override(omit=True) for name in PROFILE_COLUMNS}
-    converter.register_unstructure_hook_factory(
-        lambda kind: kind is Profile, lambda kind: make_dict_unstructure_fn(kind, converter, **left_out)
-    )
+    for resource_type, columns in ((Profile, PROFILE_COLUMNS), (Calibration, CALIBRATION_COLUMNS)):
+        _leave_out(converter, resource_type, columns)
     for union in (GroupedAttention | LatentAttention, LengthDistribution):
         configure_tagged_union(union, converter, tag_generator=_TAGS.__getitem__, tag_name=_TAG)
     # cattrs takes "one of these or nothing" for a union of its own, and has no rule for it.
@@ -141,6 +143,14 @@ def _converter() -> Converter:
         optional_length, lambda value, kind: None if value is None else read_length(value, kind)
     )
     return converter
+
+
+def _leave_out(converter: Converter, resource_type: type, columns: tuple[str, ...]) -> None:
+    """Write `resource_type` without the fields that have columns of their own."""
+    left_out: dict[str, Any] = {name: override(omit=True) for name in columns}
+    converter.register_unstructure_hook_factory(
+        lambda kind: kind is resource_type, lambda kind: make_dict_unstructure_fn(kind, converter, **left_out)
+    )
 
 
 def _exactly(value: Any, kind: type) -> Any:
@@ -162,3 +172,4 @@ _CONVERTER = _converter()
 _PLAN_CODEC = PayloadCodec(PlanContent, "plan", PAYLOAD_SCHEMA_VERSION)
 PROFILE_CODEC = PayloadCodec(Profile, "profile", 1, path="profile")
 IMPORT_HEADER_CODEC = PayloadCodec(ImportHeader, "header", 1, path="header")
+CALIBRATION_CODEC = PayloadCodec(Calibration, "calibration", 1, path="calibration")

@@ -9,7 +9,12 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from inferplan.errors import AlreadyExistsError, InvalidInputError
-from inferplan.storage.tables import REQUEST_HASH_LENGTH, IdempotentRequestRow, ProfileRequestRow
+from inferplan.storage.tables import (
+    REQUEST_HASH_LENGTH,
+    CalibrationRequestRow,
+    IdempotentRequestRow,
+    ProfileRequestRow,
+)
 from inferplan.storage.text_rules import refuse, text_violations
 
 RESOURCE_TYPE = "Request"
@@ -56,6 +61,15 @@ def requested_profile_id(session: Session, request: RequestKey) -> int | None:
     return row.profile_id
 
 
+def requested_calibration_id(session: Session, request: RequestKey) -> int | None:
+    """Key of the calibration that the request has made. Raises AlreadyExistsError if its id came with another hash."""
+    row = session.get(CalibrationRequestRow, request.request_id)
+    if row is None:
+        return None
+    refuse_another_request(request, row.request_hash)
+    return row.calibration_id
+
+
 def refuse_another_request(request: RequestKey, stored_hash: str) -> None:
     """Raise AlreadyExistsError if the id of `request` came with another hash before."""
     if stored_hash != request.request_hash:
@@ -81,6 +95,20 @@ def remember_profile_request(session: Session, request: RequestKey, profile_id: 
             request_id=request.request_id,
             request_hash=request.request_hash,
             profile_id=profile_id,
+            create_time=create_time,
+        )
+    )
+
+
+def remember_calibration_request(
+    session: Session, request: RequestKey, calibration_id: int, create_time: datetime
+) -> None:
+    """Note that the request has made the calibration, in the calibration's own transaction."""
+    session.add(
+        CalibrationRequestRow(
+            request_id=request.request_id,
+            request_hash=request.request_hash,
+            calibration_id=calibration_id,
             create_time=create_time,
         )
     )

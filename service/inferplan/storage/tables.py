@@ -159,6 +159,39 @@ class ProfileRequestRow(Base):
     create_time: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
+class CalibrationRow(Base):
+    """A calibration: nothing of it ever changes."""
+
+    __tablename__ = "calibrations"
+    __table_args__ = (
+        UniqueConstraint("calibration_id"),
+        Index(None, "create_time", "id"),
+        Index(None, "engine_id", "create_time", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(BIG_INTEGER, primary_key=True)
+    calibration_id: Mapped[str] = mapped_column(String(RESOURCE_ID_LENGTH))
+    create_time: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(String(PRINCIPAL_LENGTH))
+    engine_id: Mapped[str] = mapped_column(String(CATALOGUE_ID_LENGTH))
+    points: Mapped[int] = mapped_column(BIG_INTEGER)
+    payload_schema_version: Mapped[int]
+    payload: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class CalibrationRequestRow(Base):
+    """A request that made a calibration."""
+
+    __tablename__ = "calibration_requests"
+    __table_args__ = (Index(None, "calibration_id"),)
+
+    request_id: Mapped[UUID] = mapped_column(primary_key=True)
+    request_hash: Mapped[str] = mapped_column(String(REQUEST_HASH_LENGTH))
+    calibration_id: Mapped[int] = mapped_column(BIG_INTEGER, ForeignKey(CalibrationRow.id, ondelete="CASCADE"))
+    create_time: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
 class ServiceSecretRow(Base):
     """Keys that all replicas of the service share, made by the migration. They protect integrity, never access."""
 
