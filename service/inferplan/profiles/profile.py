@@ -114,7 +114,8 @@ class BrokenSanityRule:
 class ServingPoint:
     """What one replica of a served model did under one load. None means that it was not recorded.
 
-    `static_batch_sequences` None is continuous batching. A point with `broken_rules` is kept and not used.
+    `static_batch_sequences` None is continuous batching. A point with `broken_rules` is kept and not used. `label` is
+    what its file calls it.
     """
 
     model: str
@@ -132,6 +133,7 @@ class ServingPoint:
     failed_requests: int | None = None
     duration_seconds: float | None = None
     broken_rules: tuple[BrokenSanityRule, ...] = ()
+    label: str = ""
 
     def latency_seconds(self, metric: LatencyMetric, percentile: float | None = None) -> float | None:
         """The measured value of `metric` at `percentile` (None: the mean), None if it was not measured."""

@@ -436,6 +436,7 @@ class ServingPoint(_message.Message):
     FAILED_REQUESTS_FIELD_NUMBER: _builtins.int
     DURATION_FIELD_NUMBER: _builtins.int
     BROKEN_RULES_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model: `models/{model}`, a bare id or an alias."""
     weight_precision: _model_pb2.Precision.ValueType
@@ -456,6 +457,8 @@ class ServingPoint(_message.Message):
     """Completed requests; absent if not recorded."""
     failed_requests: _builtins.int
     """Failed requests; absent if not recorded."""
+    label: _builtins.str
+    """What its file calls it, such as a row's id."""
     @_builtins.property
     def parallelism(self) -> _workload_pb2.Parallelism:
         """How the replica was spread over GPUs."""
@@ -494,10 +497,11 @@ class ServingPoint(_message.Message):
         failed_requests: _builtins.int | None = ...,
         duration: _duration_pb2.Duration | None = ...,
         broken_rules: _abc.Iterable[Global___BrokenSanityRule] | None = ...,
+        label: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_completed_requests", b"_completed_requests", "_failed_requests", b"_failed_requests", "_max_num_batched_tokens", b"_max_num_batched_tokens", "_max_num_seqs", b"_max_num_seqs", "_output_tokens_per_second", b"_output_tokens_per_second", "_requests_per_second", b"_requests_per_second", "_static_batch_sequences", b"_static_batch_sequences", "completed_requests", b"completed_requests", "duration", b"duration", "failed_requests", b"failed_requests", "load", b"load", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "output_tokens_per_second", b"output_tokens_per_second", "parallelism", b"parallelism", "requests_per_second", b"requests_per_second", "static_batch_sequences", b"static_batch_sequences"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_completed_requests", b"_completed_requests", "_failed_requests", b"_failed_requests", "_max_num_batched_tokens", b"_max_num_batched_tokens", "_max_num_seqs", b"_max_num_seqs", "_output_tokens_per_second", b"_output_tokens_per_second", "_requests_per_second", b"_requests_per_second", "_static_batch_sequences", b"_static_batch_sequences", "broken_rules", b"broken_rules", "completed_requests", b"completed_requests", "duration", b"duration", "failed_requests", b"failed_requests", "kv_precision", b"kv_precision", "latencies", b"latencies", "load", b"load", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "model", b"model", "output_tokens_per_second", b"output_tokens_per_second", "parallelism", b"parallelism", "requests_per_second", b"requests_per_second", "static_batch_sequences", b"static_batch_sequences", "weight_precision", b"weight_precision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_completed_requests", b"_completed_requests", "_failed_requests", b"_failed_requests", "_max_num_batched_tokens", b"_max_num_batched_tokens", "_max_num_seqs", b"_max_num_seqs", "_output_tokens_per_second", b"_output_tokens_per_second", "_requests_per_second", b"_requests_per_second", "_static_batch_sequences", b"_static_batch_sequences", "broken_rules", b"broken_rules", "completed_requests", b"completed_requests", "duration", b"duration", "failed_requests", b"failed_requests", "kv_precision", b"kv_precision", "label", b"label", "latencies", b"latencies", "load", b"load", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "model", b"model", "output_tokens_per_second", b"output_tokens_per_second", "parallelism", b"parallelism", "requests_per_second", b"requests_per_second", "static_batch_sequences", b"static_batch_sequences", "weight_precision", b"weight_precision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__completed_requests: _TypeAlias = _typing.Literal["completed_requests"]  # noqa: Y015
     _WhichOneofArgType__completed_requests: _TypeAlias = _typing.Literal["_completed_requests", b"_completed_requests"]  # noqa: Y015

@@ -9,15 +9,16 @@ import numpy as np
 
 from inferplan.catalog import Accelerator, Catalog, Engine, EngineRelease, ModelArchitecture, Precision
 from inferplan.errors import InvalidInputError, NotFoundError
+from inferplan.profiles.physical_limits import faster_than_memory
 from inferplan.profiles.profile import ServingPoint
 from inferplan.simulation import Requests
+from inferplan.simulation.requests import fit_violations
 from inferplan.sizing.configuration import EngineSettings, ParallelismChoice
-from inferplan.sizing.efficiency import EfficiencyCoefficients
+from inferplan.sizing.efficiency import DATASHEET_EFFICIENCY
 from inferplan.sizing.memory import MemoryEstimate, MemoryQuestion, estimate_memory, memory_question_violations
 from inferplan.sizing.parallelism import Parallelism
 from inferplan.sizing.replica import replica_model
 from inferplan.sizing.traffic_requests import closed_loop_requests, open_loop_requests
-from inferplan.sizing.weights import served_architecture
 from inferplan.sizing.workload import LatencyMetric, Workload
 
 REQUESTS_PER_CLIENT = 10
@@ -88,110 +89,83 @@ def measured_case(
     """Resolve a point. Raises UnplayableError with the reason if it was rejected, or cannot be understood or played."""
     if point.broken_rules:
         raise UnplayableError("; ".join(rule.description for rule in point.broken_rules))
+    question = memory_question(catalog, accelerator, engine, version, point)
+    memory = playable_memory(question)
+    measured = measured_figures(point)
+    if not measured:
+        raise UnplayableError("neither TTFT, TPOT, end-to-end latency nor throughput was measured")
+    too_fast = faster_than_memory(question, memory, point, measured)
+    if too_fast:
+        raise UnplayableError(too_fast)
+    workload = Workload((point.load,))
+    case = MeasuredCase(
+        label=label,
+        stack=Stack(question.engine.id, version, harness),
+        model=catalog.model(point.model).id,
+        served=question.served,
+        accelerator=question.accelerator,
+        release=question.release,
+        parallelism=question.parallelism,
+        kv_precision=memory.configuration.kv_precision,
+        memory=memory,
+        requests=_requests(point, measured),
+        clients=point.load.concurrency or 0 if point.static_batch_sequences is None else point.static_batch_sequences,
+        is_static_batch=point.static_batch_sequences is not None,
+        mean_context_tokens=workload.mean_context_tokens,
+        measured=measured,
+    )
+    _check_requests(case)
+    return case
+
+
+def memory_question(
+    catalog: Catalog, accelerator: str, engine: str, version: str, point: ServingPoint
+) -> MemoryQuestion:
+    """What a point ran on, as a question to the memory model. Raises UnplayableError for names that are not known."""
     try:
         model = catalog.model(point.model)
         gpu = catalog.accelerator(accelerator)
         served_by = catalog.engine(engine)
     except NotFoundError as error:
         raise UnplayableError(str(error)) from None
-    known_version = _known_version(served_by, version)
-    parallelism = (point.parallelism or ParallelismChoice()).resolved()
-    question = MemoryQuestion(
+    longest = min(model.architecture.maximum_context_tokens, math.ceil(point.load.longest_context_tokens))
+    return MemoryQuestion(
         architecture=model.architecture,
         accelerator=gpu,
         engine=served_by,
         settings=EngineSettings(
             engine=served_by.id,
-            version=known_version,
+            version=_known_version(served_by, version),
             weight_precision=point.weight_precision,
             kv_precision=point.kv_precision,
             max_num_seqs=point.max_num_seqs,
             max_num_batched_tokens=point.max_num_batched_tokens,
-            max_model_len_tokens=min(
-                model.architecture.maximum_context_tokens, math.ceil(point.load.longest_context_tokens)
-            ),
+            max_model_len_tokens=longest,
         ),
-        parallelism=parallelism,
+        parallelism=(point.parallelism or ParallelismChoice()).resolved(),
         workload_context_tokens=max(1, round(Workload((point.load,)).mean_context_tokens)),
     )
+
+
+def playable_memory(question: MemoryQuestion) -> MemoryEstimate:
+    """The memory of a replica that starts. Raises UnplayableError with every reason why it does not."""
     violations = memory_question_violations(question)
     if violations:
         raise UnplayableError("; ".join(f"{item.field} {item.description}" for item in violations))
     memory = estimate_memory(question)
     if not memory.fits:
         raise UnplayableError("; ".join(rule.description for rule in memory.broken_rules))
-    measured = measured_figures(point)
-    too_fast = _faster_than_memory(question, memory, point, measured)
-    if too_fast:
-        raise UnplayableError(too_fast)
-    if not measured:
-        raise UnplayableError("neither TTFT, TPOT, end-to-end latency nor throughput was measured")
-    return MeasuredCase(
-        label=label,
-        stack=Stack(served_by.id, version, harness),
-        model=model.id,
-        served=served_architecture(model.architecture, point.weight_precision),
-        accelerator=gpu,
-        release=question.release,
-        parallelism=parallelism,
-        kv_precision=memory.configuration.kv_precision,
-        memory=memory,
-        requests=_requests(point, measured),
-        clients=point.load.concurrency or 0 if point.static_batch_sequences is None else point.static_batch_sequences,
-        is_static_batch=point.static_batch_sequences is not None,
-        mean_context_tokens=Workload((point.load,)).mean_context_tokens,
-        measured=measured,
+    return memory
+
+
+def _check_requests(case: MeasuredCase) -> None:
+    """Requests that the replica could never finish, as the tail of a drawn length may be."""
+    replica = replica_model(
+        case.served, case.accelerator, case.release, case.memory, DATASHEET_EFFICIENCY, case.mean_context_tokens
     )
-
-
-_PERFECT = EfficiencyCoefficients(
-    weight_bandwidth_ratio=1.0,
-    attention_bandwidth_ratio=1.0,
-    sixteen_bit_flops_ratio=1.0,
-    eight_bit_flops_ratio=1.0,
-    prefill_attention_flops_ratio=1.0,
-    host_step_seconds=0.0,
-    host_layer_seconds=0.0,
-    host_sequence_seconds=0.0,
-    allreduce_seconds=0.0,
-    allreduce_bandwidth_ratio=1.0,
-    elementwise_passes=0.0,
-    roofline_sharpness=1000.0,
-    front_end_seconds=0.0,
-    expert_flops_ratio=1.0,
-    expert_layer_seconds=0.0,
-    gemm_padding_tokens=0.0,
-)
-
-
-def _faster_than_memory(
-    question: MemoryQuestion, memory: MemoryEstimate, point: ServingPoint, measured: dict[str, float]
-) -> str:
-    """Why a point is impossible; empty if it is not.
-
-    TPOT may not be below the time that weights and KV cache take to stream at full bandwidth, with as many sequences as
-    Little's law says were decoding.
-    """
-    clients = point.static_batch_sequences or point.load.concurrency
-    if clients is None or not {"ttft", "tpot"} <= measured.keys():
-        return ""
-    decode = measured["tpot"] * max(point.load.mean_output_tokens - 1, 1)
-    running = max(1.0, clients * decode / (measured["ttft"] + decode))
-    coefficients = replica_model(
-        question.served, question.accelerator, question.release, memory, _PERFECT, 0.0
-    ).coefficients
-    weights = coefficients.dense_weight_seconds
-    if coefficients.expert_count:
-        untouched = (1.0 - coefficients.experts_per_token / coefficients.expert_count) ** running
-        weights += coefficients.expert_weight_seconds * (1.0 - untouched)
-    context = point.load.mean_input_tokens * (1.0 - coefficients.windowed_fraction)
-    least = weights + running * context * coefficients.kv_seconds_per_context_token
-    if measured["tpot"] >= least:
-        return ""
-    return (
-        f"TPOT of {measured['tpot'] * 1e3:.3g} ms is impossible: streaming the weights and the KV cache of the "
-        f"{running:.0f} sequences that were decoding takes {least * 1e3:.3g} ms at full bandwidth"
-    )
+    violations = fit_violations(case.requests, replica.engine)
+    if violations:
+        raise UnplayableError("; ".join(item.description for item in violations))
 
 
 def _known_version(engine: Engine, version: str) -> str:
