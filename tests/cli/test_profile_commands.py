@@ -91,7 +91,9 @@ def test_a_profile_is_shown_with_every_rule_and_figure() -> None:
         assert part in shown
     for part in ("2.9 TB/s", "700 TFLOP/s", "4096 x 4096 x 4096", "97%", "hot", "1 scheduler steps"):
         assert part in shown
-    assert "TTFT_ABOVE" in shown
+    # The last column is narrow, so its words are in pieces.
+    verdicts = "".join(line.split("│")[-2].strip() for line in result.stdout.splitlines() if line.count("│") == 12)
+    assert verdicts == "acceptedTTFT_ABOVE_END_TO_END: TTFTis 900ms, theend toend 800ms"
     assert json.loads(run("profiles", "show", name, "--format", "json").stdout)["name"] == name
 
 
@@ -168,3 +170,52 @@ def test_nothing_to_fit_is_told_with_what_to_do() -> None:
     result = run("calibrations", "fit", "--engine", "vllm")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "import a benchmark file first" in result.stderr
+
+
+def import_file(path: Path, *arguments: str) -> Result:
+    return run("profiles", "import", str(path), "--accelerator", "h100-sxm-80gb", *arguments)
+
+
+def test_an_import_prints_every_point_with_its_verdict(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    # The second TPOT is below what streaming the weights alone takes.
+    path.write_text(
+        "row_id,group,engine,engine_version,gpu,n_gpu,tp,model,precision,isl,osl,concurrency,ttft_ms,tpot_ms\n"
+        "e1,aic,vLLM,0.10.0,H100-SXM5-80GB,2,2,meta-llama/Llama-3.1-70B,fp8,1024,1024,8,150.2496,18.2208\n"
+        "e2,aic,vLLM,0.10.0,H100-SXM5-80GB,2,2,meta-llama/Llama-3.1-70B,fp8,1024,1024,64,415.1325,1.2\n",
+        encoding="utf-8",
+    )
+    result = import_file(path, "--node", "gpu-7", "--label", "team=search", "--label", "note=a=b")
+    assert result.exit_code == 0, result.stderr
+    shown = " ".join(result.stdout.replace("│", " ").split())
+    for part in ("e1", "18.22 ms", "accepted", "e2", "FASTER", "1.2 ms", "gpu-7", "note=a=b, team=search"):
+        assert part in shown
+    assert "inferplan-csv: 1 accepted, 1 rejected; stored as profiles/" in shown
+    again = import_file(path, "--format", "json")
+    imported = json.loads(again.stdout)
+    assert (imported["alreadyImported"], imported["acceptedPoints"], imported["rejectedPoints"]) == (True, 1, 1)
+    assert imported["profile"]["labels"] == {"team": "search", "note": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "part"),
+    [
+        (None, (), "No such file"),
+        (b"", (), "is empty"),
+        (b"no benchmark", (), "no format that is known"),
+        (b"{}", ("--tool", "abacus"), "vllm-bench"),
+        (b"{}", ("--label", "team"), "KEY=VALUE"),
+        (b"{}", ("--engine", "vlm"), "vllm"),
+        (b"{}", ("--tensor-parallel", "0"), "tensor-parallel"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_told_on_standard_error(
+    tmp_path: Path, content: bytes | None, arguments: tuple[str, ...], part: str
+) -> None:
+    path = tmp_path / "result.json"
+    if content is not None:
+        path.write_bytes(content)
+    result = import_file(path, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert part in result.stderr
+    assert "Traceback" not in result.stderr

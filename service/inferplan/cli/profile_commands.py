@@ -1,16 +1,21 @@
-"""`inferplan profiles`: look at measurements, and take them out of use."""
+"""`inferplan profiles`: import measurements, look at them, take them out of use."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import click
 import grpc
 from rich.table import Table
 
+from inferplan.cli.configuration_options import COUNT
 from inferplan.cli.connection import CALL_SECONDS, connect
 from inferplan.cli.failures import explained
-from inferplan.cli.options import format_option, server_option, settings_or_exit
+from inferplan.cli.options import KV_PRECISIONS, PRECISIONS, format_option, server_option, settings_or_exit
 from inferplan.cli.output import FORMATS, console, print_json, print_json_list, print_yaml
-from inferplan.cli.profile_text import measurement_count, print_profile, rejected_count, status_text
+from inferplan.cli.profile_file import import_header, import_messages, read_benchmark_file
+from inferplan.cli.profile_text import measurement_count, print_import, print_profile, rejected_count, status_text
 from inferplan.v1 import profile_pb2, profile_service_pb2, profile_service_pb2_grpc
 
 PROFILES = "profiles/"
@@ -19,6 +24,41 @@ PROFILES = "profiles/"
 @click.group("profiles")
 def profiles_group() -> None:
     """What nodes and benchmark runs measured."""
+
+
+@profiles_group.command("import")
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--tool", default="", metavar="NAME", help="Tool that wrote the file; default: told from the content.")
+@click.option("--accelerator", required=True, metavar="ID", help="Where the file does not name one.")
+@click.option("--model", default="", metavar="ID", help="Where the file does not name it.")
+@click.option("--engine", default="", metavar="ID", help="Where the file does not name it.")
+@click.option("--engine-version", default="", metavar="VERSION", help="Where the file does not state it.")
+@click.option("--tensor-parallel", type=COUNT, help="GPUs that shared every layer, where the file does not say.")
+@click.option("--pipeline-parallel", type=COUNT, help="Stages of layers, where the file does not say.")
+@click.option("--expert-parallel", type=COUNT, help="GPUs that shared the experts, where the file does not say.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the weights, where the file does not say.")
+@click.option("--kv-dtype", type=click.Choice(KV_PRECISIONS), help="Of the KV cache, where the file does not say.")
+@click.option("--node", default="", metavar="NAME", help="Node that was measured.")
+@click.option("--driver", default="", metavar="VERSION", help="Driver version.")
+@click.option("--source", default="", metavar="TEXT", help="Where the figures were published.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="The site's own; may be repeated.")
+@server_option
+@format_option(*FORMATS)
+def profiles_import(path: Path, labels: tuple[str, ...], server: str | None, output_format: str, **said: Any) -> None:
+    """Read a benchmark tool's own file and store what it measured, each point with the sanity rules that it broke."""
+    settings = settings_or_exit()
+    with explained():
+        content = read_benchmark_file(path)
+        header = import_header(path.name, content, labels, said)
+        with connect(server, settings) as channel:
+            stub = profile_service_pb2_grpc.ProfileServiceStub(channel)
+            response = stub.ImportProfile(import_messages(header, content), timeout=CALL_SECONDS)
+    if output_format == "text":
+        print_import(response, console())
+    elif output_format == "yaml":
+        print_yaml(response)
+    else:
+        print_json(response)
 
 
 @profiles_group.command("list")

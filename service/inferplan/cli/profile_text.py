@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from inferplan.cli.figures import duration_text, quantity_text
-from inferplan.v1 import model_pb2, observation_pb2, profile_pb2, workload_pb2
+from inferplan.v1 import model_pb2, observation_pb2, profile_pb2, profile_service_pb2, workload_pb2
 
 MOST_ROWS = 200
 """Of one table in a terminal; the JSON form has them all."""
@@ -41,6 +41,20 @@ def print_profile(profile: profile_pb2.Profile, console: Console) -> None:
         console.print(f"{len(profile.step_measurements)} scheduler steps")
 
 
+def print_import(response: profile_service_pb2.ImportProfileResponse, console: Console) -> None:
+    """What an import stored, every measurement with its verdict, and what was taken for granted while reading."""
+    for profile in response.profiles:
+        print_profile(profile, console)
+    for note in response.notes:
+        console.print(f"[yellow]note[/] {escape(note)}")
+    names = ", ".join(profile.name for profile in response.profiles)
+    done = "the same file was imported before, as" if response.already_imported else "stored as"
+    console.print(
+        f"{response.tool}: [bold]{response.accepted_points} accepted, {response.rejected_points} rejected[/]; "
+        f"{done} {names}"
+    )
+
+
 def status_text(profile: profile_pb2.Profile) -> str:
     """`active`, `withdrawn: node throttled`, `superseded by profiles/b: newer driver`."""
     status = profile_pb2.Profile.Status.Name(profile.status).removeprefix("STATUS_").lower()
@@ -67,10 +81,13 @@ def rejections_text(point: profile_pb2.ServingPoint) -> str:
 def _print_serving_points(profile: profile_pb2.Profile, console: Console) -> None:
     if not profile.serving_points:
         return
-    table = Table("model", "tp", "weights", "load", "in / out", "TTFT", "TPOT", "end to end", "tokens/s", "verdict")
+    table = Table(
+        "point", "model", "tp", "weights", "load", "in / out", "TTFT", "TPOT", "end to end", "tokens/s", "verdict"
+    )
     table.columns[-1].overflow = "fold"
-    for point in profile.serving_points[:MOST_ROWS]:
+    for index, point in enumerate(profile.serving_points[:MOST_ROWS]):
         table.add_row(
+            escape(point.label or str(index)),
             escape(point.model.removeprefix("models/")),
             str(point.parallelism.tensor_parallel or "?"),
             _precision(point.weight_precision),

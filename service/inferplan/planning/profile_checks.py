@@ -6,9 +6,15 @@ import dataclasses
 from collections.abc import Callable, Collection
 
 from inferplan.catalog import Catalog
-from inferplan.errors import NotFoundError, Violation
+from inferplan.errors import InvalidInputError, NotFoundError, Violation
 from inferplan.planning.resolve import ACCELERATOR_COLLECTION, ENGINE_COLLECTION, MODEL_COLLECTION
-from inferplan.profiles.profile import Profile, ProfileProvenance, ServingPoint
+from inferplan.profiles.profile import (
+    BrokenSanityRule,
+    ImportHeader,
+    Profile,
+    ProfileProvenance,
+    ServingPoint,
+)
 from inferplan.sizing.workload import traffic_violations
 
 
@@ -35,21 +41,58 @@ def profile_violations(
     return violations
 
 
-def with_catalogue_ids(catalog: Catalog, profile: Profile) -> Profile:
-    """The profile with every alias replaced by its id. Raises NotFoundError: call `profile_violations` first."""
-    provenance = profile.provenance
-    engine = provenance.engine
+def header_violations(catalog: Catalog, header: ImportHeader, path: str) -> list[Violation]:
+    """Names of a file's header that the catalogue does not know."""
+    violations = _provenance_violations(catalog, header.provenance, f"{path}.provenance")
+    if header.engine.engine:
+        violations += name_violations(catalog.engine, header.engine.engine, f"{path}.engine.engine")
+    if header.model:
+        violations += name_violations(catalog.model, header.model, f"{path}.model")
+    return violations
+
+
+def imported_profile(catalog: Catalog, profile: Profile) -> Profile:
+    """A profile that was read from a file, with catalogue ids for the names that the file has.
+
+    A point of a model that is not known is kept and not used, like one that breaks a sanity rule: the file may hold
+    others. Raises InvalidInputError for an accelerator or an engine that is not known, since no point could be used.
+    """
+    violations = _provenance_violations(catalog, profile.provenance, "file")
+    if violations:
+        raise InvalidInputError(violations)
     return dataclasses.replace(
         profile,
-        provenance=dataclasses.replace(
-            provenance,
-            accelerator=catalog.accelerator(provenance.accelerator.removeprefix(ACCELERATOR_COLLECTION)).id,
-            engine=catalog.engine(engine.removeprefix(ENGINE_COLLECTION)).id if engine else "",
-        ),
+        provenance=_provenance_with_ids(catalog, profile.provenance),
+        serving_points=tuple(_imported_point(catalog, point) for point in profile.serving_points),
+    )
+
+
+def _imported_point(catalog: Catalog, point: ServingPoint) -> ServingPoint:
+    try:
+        return dataclasses.replace(point, model=catalog.model(point.model).id)
+    except NotFoundError as error:
+        unknown = BrokenSanityRule("UNKNOWN_MODEL", str(error))
+        return dataclasses.replace(point, broken_rules=(*point.broken_rules, unknown))
+
+
+def with_catalogue_ids(catalog: Catalog, profile: Profile) -> Profile:
+    """The profile with every alias replaced by its id. Raises NotFoundError: call `profile_violations` first."""
+    return dataclasses.replace(
+        profile,
+        provenance=_provenance_with_ids(catalog, profile.provenance),
         serving_points=tuple(
             dataclasses.replace(point, model=catalog.model(point.model.removeprefix(MODEL_COLLECTION)).id)
             for point in profile.serving_points
         ),
+    )
+
+
+def _provenance_with_ids(catalog: Catalog, provenance: ProfileProvenance) -> ProfileProvenance:
+    engine = provenance.engine.removeprefix(ENGINE_COLLECTION)
+    return dataclasses.replace(
+        provenance,
+        accelerator=catalog.accelerator(provenance.accelerator.removeprefix(ACCELERATOR_COLLECTION)).id,
+        engine=catalog.engine(engine).id if engine else "",
     )
 
 

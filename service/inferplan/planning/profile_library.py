@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+import hashlib
+from collections.abc import Collection, Sequence
 
 from inferplan.catalog import Catalog
-from inferplan.errors import Violation
+from inferplan.errors import InvalidInputError, Violation
 from inferplan.planning.list_request import ListRequest
-from inferplan.planning.profile_checks import profile_violations, with_catalogue_ids
-from inferplan.profiles.profile import Profile
+from inferplan.planning.profile_checks import (
+    header_violations,
+    imported_profile,
+    profile_violations,
+    with_catalogue_ids,
+)
+from inferplan.profiles.profile import ImportHeader, Profile
+from inferplan.profiles.readers import ReadResult, read_benchmark
+from inferplan.profiles.sanity import checked_profile
 from inferplan.resources.profile import profile_id_of, profile_name
+from inferplan.storage.codec import IMPORT_HEADER_CODEC
 from inferplan.storage.pages import ListScope, PageTokens
-from inferplan.storage.profiles import ProfileStore
+from inferplan.storage.profiles import ProfileStore, StoredProfiles
 
 
 class ProfileLibrary:
@@ -28,9 +37,10 @@ class ProfileLibrary:
         return profile_violations(self._catalog, profile, path, broken_parts)
 
     def checked(self, profile: Profile) -> Profile:
-        """The profile as it is to be stored: catalogue ids for names, and what the caller does not decide left out."""
+        """The profile as it is to be stored: catalogue ids for names, and for each point the sanity rules it breaks."""
         points = tuple(dataclasses.replace(point, broken_rules=()) for point in profile.serving_points)
-        return with_catalogue_ids(self._catalog, dataclasses.replace(profile, serving_points=points))
+        named = with_catalogue_ids(self._catalog, dataclasses.replace(profile, serving_points=points))
+        return checked_profile(named, self._catalog)
 
     def create_profile(self, profile: Profile, *, caller: str, request_id: str = "") -> Profile:
         """Store a checked profile, or return the one that the same request, or the same raw file, made before.
@@ -38,6 +48,33 @@ class ProfileLibrary:
         Raises AlreadyExistsError for a request id that came with another profile.
         """
         return self._profiles.create_profile(profile, created_by=caller, request_id=request_id or None)[0]
+
+    def read_file(self, content: bytes, header: ImportHeader) -> ReadResult:
+        """What a benchmark file holds, each point with the sanity rules that it breaks; stored nowhere.
+
+        Raises InvalidInputError for a file that was changed on its way, is of no known format, or cannot be right.
+        """
+        sha256 = hashlib.sha256(content).hexdigest()
+        stated = header.provenance.raw_sha256
+        violations = header_violations(self._catalog, header, "header")
+        if stated and stated != sha256:
+            description = f"is {stated}, but the file that came has {sha256}; send it again"
+            violations.append(Violation("header.provenance.raw_sha256", description, "DAMAGED_FILE"))
+        if violations:
+            raise InvalidInputError(violations)
+        result = read_benchmark(content, header, self._catalog)
+        return dataclasses.replace(
+            result, profiles=tuple(imported_profile(self._catalog, profile) for profile in result.profiles)
+        )
+
+    def import_profiles(self, profiles: Sequence[Profile], header: ImportHeader, *, caller: str) -> StoredProfiles:
+        """Store all profiles of one file, or return those that the same bytes made before."""
+        # What the file is called, and whether its digest was sent along, changes nothing that was measured.
+        provenance = dataclasses.replace(header.provenance, raw_sha256="")
+        said = dataclasses.replace(header, filename="", provenance=provenance)
+        return self._profiles.import_profiles(
+            profiles, request_hash=IMPORT_HEADER_CODEC.digest(said), created_by=caller
+        )
 
     def get_profile(self, profile_id: str) -> Profile:
         """One profile. Raises NotFoundError."""

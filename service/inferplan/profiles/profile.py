@@ -162,6 +162,17 @@ class Profile:
     create_time: datetime | None = None
     created_by: str = ""
 
+    @property
+    def measurements(self) -> int:
+        """How many device tests, steps and serving points there are."""
+        return len(self.device_measurements) + len(self.step_measurements) + len(self.serving_points)
+
+    @property
+    def rejected_measurements(self) -> int:
+        """How many of them are kept and not used."""
+        tests = sum(bool(test.rejected_reason) for test in self.device_measurements)
+        return tests + sum(bool(point.broken_rules) for point in self.serving_points)
+
 
 @dataclass(frozen=True, slots=True)
 class ImportHeader:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 
 import grpc
 
-from inferplan.errors import InvalidInputError, Violation
+from inferplan.errors import CancelledError, InvalidInputError, Violation
 from inferplan.planning.calibration_library import CalibrationLibrary
 from inferplan.planning.list_request import ListRequest
 from inferplan.planning.profile_library import ProfileLibrary
+from inferplan.profiles.readers import ReadResult
 from inferplan.resources.calibration import calibration_id_of
 from inferplan.resources.profile import profile_id_of
 from inferplan.rpc.cancellation import cancelled_with
 from inferplan.rpc.convert.calibration import calibration_to_wire, fit_request_from_wire
-from inferplan.rpc.convert.profile import profile_from_wire, profile_to_wire
+from inferplan.rpc.convert.profile import import_header_from_wire, profile_from_wire, profile_to_wire
 from inferplan.rpc.gate import WorkGate
+from inferplan.rpc.import_stream import read_import_stream
 from inferplan.rpc.plan_servicer import ANONYMOUS
 from inferplan.rpc.validation import message_violations, raise_violations, unsupported_violations
+from inferplan.storage.profiles import StoredProfiles
 from inferplan.v1 import calibration_pb2, profile_pb2, profile_service_pb2, profile_service_pb2_grpc
 
 PROFILE_PATH = "profile"
 MEASURE_TIME_PATH = f"{PROFILE_PATH}.provenance.measure_time"
 
 MAXIMUM_PROFILE_BYTES = 3 * 1024 * 1024
-"""Of a profile as a message: what is stored must fit into a reply of 4 MiB again, also beside its file's others."""
+"""Of the profiles of one reply: what is stored must fit into 4 MiB again, with room for what stands beside it."""
+
+UNGATED_FILE_BYTES = 1024 * 1024
+"""Files up to this size are read in milliseconds; larger ones keep a core busy and pass the gate."""
 
 
 class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
@@ -48,6 +55,20 @@ class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
         refuse_unanswerable([profile_to_wire(checked)], PROFILE_PATH)
         stored = self._library.create_profile(checked, caller=ANONYMOUS, request_id=request.request_id.lower())
         return profile_to_wire(stored)
+
+    def ImportProfile(
+        self, request_iterator: Iterator[profile_service_pb2.ImportProfileRequest], context: grpc.ServicerContext
+    ) -> profile_service_pb2.ImportProfileResponse:
+        header_message, content = read_import_stream(request_iterator)
+        header = import_header_from_wire(header_message)
+        with self._gate.enter() if len(content) > UNGATED_FILE_BYTES else nullcontext():
+            result = self._library.read_file(content, header)
+        messages = [profile_to_wire(profile) for profile in result.profiles]
+        refuse_unanswerable([messages[0], *messages], "file")  # the first comes twice in the reply
+        if not context.is_active():
+            raise CancelledError("the client went while its file was read; nothing was stored")
+        stored = self._library.import_profiles(result.profiles, header, caller=ANONYMOUS)
+        return _import_response(result, stored)
 
     def GetProfile(
         self, request: profile_service_pb2.GetProfileRequest, _context: grpc.ServicerContext
@@ -100,6 +121,21 @@ class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
         return profile_service_pb2.ListCalibrationsResponse(
             calibrations=[calibration_to_wire(calibration) for calibration in calibrations], next_page_token=token
         )
+
+
+def _import_response(result: ReadResult, stored: StoredProfiles) -> profile_service_pb2.ImportProfileResponse:
+    """What was stored, or had been before, and how many of its measurements are used."""
+    profiles = [profile_to_wire(profile) for profile in stored.profiles]
+    rejected = sum(profile.rejected_measurements for profile in stored.profiles)
+    return profile_service_pb2.ImportProfileResponse(
+        profile=profiles[0],
+        tool=result.tool,
+        accepted_points=sum(profile.measurements for profile in stored.profiles) - rejected,
+        rejected_points=rejected,
+        already_imported=stored.stored_before,
+        profiles=profiles,
+        notes=result.notes,
+    )
 
 
 def refuse_unanswerable(messages: Iterable[profile_pb2.Profile], path: str) -> None:
