@@ -9,6 +9,7 @@ from inferplan.cli.accuracy_command import accuracy_command
 from inferplan.cli.calibration_commands import calibrations_group
 from inferplan.cli.catalog_commands import accelerators_group, models_group
 from inferplan.cli.database_commands import database_group
+from inferplan.cli.measure_commands import measure_group
 from inferplan.cli.memory_command import memory_command
 from inferplan.cli.plan_commands import plan_command, plans_group
 from inferplan.cli.predict_command import predict_command
@@ -46,6 +47,7 @@ main.add_command(render_command)
 main.add_command(profiles_group)
 main.add_command(calibrations_group)
 main.add_command(accuracy_command)
+main.add_command(measure_group)
 main.add_command(models_group)
 main.add_command(accelerators_group)
 main.add_command(database_group)
