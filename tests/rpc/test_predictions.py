@@ -161,7 +161,7 @@ def test_a_stored_plan_is_played_with_other_replicas(channel: grpc.Channel) -> N
     request.trace = "diurnal:peak=100"
     with pytest.raises(grpc.RpcError) as caught:
         list(plans.SimulatePlan(request))
-    assert list(violations(caught.value)) == ["trace"]
+    assert list(violations(caught.value)) == ["trace.trough"]
 
 
 def test_a_full_gate_sheds_and_reads_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from inferplan.cli.plan_commands import plan_command, plans_group
 from inferplan.cli.predict_command import predict_command
 from inferplan.cli.profile_commands import profiles_group
 from inferplan.cli.render_command import render_command
+from inferplan.cli.replay_command import replay_command
 from inferplan.cli.search_command import search_command
 from inferplan.cli.serve_command import config_command, serve_command
 from inferplan.cli.simulate_command import simulate_command
@@ -43,6 +44,7 @@ main.add_command(memory_command)
 main.add_command(predict_command)
 main.add_command(search_command)
 main.add_command(simulate_command)
+main.add_command(replay_command)
 main.add_command(render_command)
 main.add_command(profiles_group)
 main.add_command(calibrations_group)

@@ -12,7 +12,7 @@ import click
 from inferplan.cli.performance_text import objective_text
 from inferplan.errors import InvalidInputError
 from inferplan.profiles.calibration.scoring import ScoredFigure
-from inferplan.v1 import performance_pb2, plan_pb2, workload_pb2
+from inferplan.v1 import performance_pb2, plan_pb2, plan_service_pb2, workload_pb2
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,6 +125,38 @@ def plot_accuracy(figures: Sequence[ScoredFigure], path: Path) -> None:
         unit = "requests/s" if name == "throughput" else "s"
         _label(axes, name, f"measured, {unit}", f"predicted, {unit}")
         axes.legend(fontsize="x-small")
+    _save(figure, path)
+
+
+def plot_replay(report: plan_service_pb2.SimulationReport, path: Path) -> None:
+    """Load, replicas and P95 TTFT over time, one below the other, with the TTFT objectives as lines."""
+    figure = _figure(width_inches=11.0, height_inches=7.5)
+    hours = [interval.start.ToSeconds() / 3600 for interval in report.intervals]
+    load, replicas, latency = figure.subplots(3, 1, sharex=True)
+    load.plot(hours, [interval.requests_per_second for interval in report.intervals], color="#2b6cb0", lw=0.8)
+    _label(load, "load", "", "requests/s")
+    ready = [interval.ready_replicas for interval in report.intervals]
+    starting = [interval.starting_replicas for interval in report.intervals]
+    names, colors = ("serving", "starting"), ("#4c9f70", "#d9b26f")
+    replicas.stackplot(hours, ready, starting, labels=names, colors=colors, step="post")
+    replicas.axhline(report.static_peak_replicas, color="black", linestyle="--", label="sized for the peak")
+    saved = f"{report.gpu_hours:.1f} GPU-hours, {report.static_peak_gpu_hours:.1f} if sized for the peak"
+    _label(replicas, saved, "", "replicas")
+    replicas.legend(fontsize="small")
+    known = [interval for interval in report.intervals if interval.HasField("ttft_p95")]
+    latency.plot(
+        [interval.start.ToSeconds() / 3600 for interval in known],
+        [interval.ttft_p95.ToNanoseconds() / 1e6 for interval in known],
+        color="#b04a2b",
+        lw=0.8,
+    )
+    for verdict in report.verdicts:
+        if verdict.objective.metric == workload_pb2.LATENCY_METRIC_TTFT:
+            limit = verdict.objective.maximum.ToNanoseconds() / 1e6
+            latency.axhline(limit, color="black", linestyle="--", label=objective_text(verdict.objective))
+            latency.legend(fontsize="small")
+    latency.set_yscale("log")
+    _label(latency, "P95 time to first token, by minute", "hours", "ms")
     _save(figure, path)
 
 

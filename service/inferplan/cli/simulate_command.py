@@ -31,7 +31,8 @@ def simulate_command(
     settings = settings_or_exit()
     with explained(), connect(server, settings) as channel:
         request = plan_service_pb2.SimulatePlanRequest(name=full_plan_name(plan_name), replicas=replicas, seed=seed)
-        report = _follow(plan_service_pb2_grpc.PlanServiceStub(channel).SimulatePlan(request, timeout=CALL_SECONDS))
+        stub = plan_service_pb2_grpc.PlanServiceStub(channel)
+        report = follow_simulation(stub.SimulatePlan(request, timeout=CALL_SECONDS))
     if output_format == "json":
         print_json(report)
         return
@@ -41,7 +42,7 @@ def simulate_command(
     console().print(f"{report.gpu_hours:.3g} GPU-hours played, seed {report.seed}")
 
 
-def _follow(stream: Iterator[plan_service_pb2.SimulatePlanResponse]) -> plan_service_pb2.SimulationReport:
+def follow_simulation(stream: Iterator[plan_service_pb2.SimulatePlanResponse]) -> plan_service_pb2.SimulationReport:
     """Show progress on a terminal until the report comes."""
     with Progress(console=error_console(), transient=True) as progress:
         task = progress.add_task("simulating", total=1.0)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -54,6 +54,21 @@ def read_workload_file(path: Path, input_descriptor: Descriptor) -> WorkloadFile
     if reader.violations:
         raise InvalidInputError(reader.violations)
     return WorkloadFile(deployment_id, input_json)
+
+
+def read_message_file(path: Path, message: Message) -> None:
+    """Fill `message` from a YAML file whose keys are its fields, written as in workload files.
+
+    Raises InvalidInputError with every key and value that cannot be read.
+    """
+    reader = _Reader(path.parent)
+    content = reader.message(_load_yaml(path), cast(Descriptor, message.DESCRIPTOR), "")
+    if reader.violations:
+        raise InvalidInputError(reader.violations)
+    try:
+        json_format.ParseDict(content, message)
+    except json_format.ParseError as error:
+        raise InvalidInputError.single("", str(error)) from None
 
 
 def fill_input(workload_file: WorkloadFile, message: Message) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
@@ -17,6 +17,7 @@ from inferplan.planning.memory import MemoryRequest, estimate_memory_for, memory
 from inferplan.planning.predict import Prediction, PredictionRequest, predict, prediction_violations
 from inferplan.planning.profile_library import ProfileLibrary
 from inferplan.planning.render import render_plan
+from inferplan.planning.replay import ReplayQuestion, replay_plan
 from inferplan.planning.resolve import input_violations, resolve_engine
 from inferplan.planning.search import SearchAnswer, search_configurations
 from inferplan.planning.simulate import SimulationChanges, SimulationReport, simulate_plan
@@ -213,10 +214,24 @@ class Planner:
         return predict(self.catalog, request, cancellation, self._calibrations)
 
     def simulate_plan(
-        self, plan: Plan, changes: SimulationChanges, cancellation: Cancellation | None = None
+        self,
+        plan: Plan,
+        changes: SimulationChanges,
+        cancellation: Cancellation | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> SimulationReport:
         """Play a stored plan again. Raises InvalidInputError for a load that it cannot take, CancelledError."""
-        return simulate_plan(plan.content, changes, cancellation)
+        return simulate_plan(plan.content, changes, cancellation, progress)
+
+    def replay_plan(
+        self,
+        plan: Plan,
+        question: ReplayQuestion,
+        cancellation: Cancellation | None = None,
+        progress: Callable[[float], None] = lambda _share: None,
+    ) -> SimulationReport:
+        """Play a stored plan under a load over time. Raises what `replay_plan` raises."""
+        return replay_plan(plan.content, question, cancellation, progress)
 
     def render_plan(self, plan: Plan, target: str, options: Mapping[str, str]) -> Rendering:
         """A plan's configuration for a named target. Raises InvalidInputError."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from inferplan.autoscaling.policy import AutoscalingPolicy
+from inferplan.autoscaling.replay.replay import ScaleEvent
+from inferplan.autoscaling.replay.report import ReplayInterval
 from inferplan.errors import InvalidInputError, Violation
 from inferplan.planning.coefficients import efficiency_of_use, use_warnings
 from inferplan.planning.replica import ReplicaSetup, replica_memory
@@ -13,7 +16,7 @@ from inferplan.planning.simulation_options import load_violations, simulation_ro
 from inferplan.resources.plan import PlanContent, SimulationOptions
 from inferplan.simulation import Cancellation
 from inferplan.sizing.configuration import EngineSettings
-from inferplan.sizing.evaluation import EvaluationSettings, evaluate_fleet, replica_model
+from inferplan.sizing.evaluation import EvaluationSettings, ReplicaModel, evaluate_fleet, replica_model
 from inferplan.sizing.explanation import PlanWarning
 from inferplan.sizing.fleet import SECONDS_PER_HOUR
 from inferplan.sizing.performance import ObjectiveVerdict, Performance
@@ -30,8 +33,22 @@ class SimulationChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicySuggestion:
+    """The cheapest policy of a search that holds; `policies_played` is how many the search tried."""
+
+    policy: AutoscalingPolicy
+    gpu_hours: float
+    attainment: float | None
+    verdicts: tuple[ObjectiveVerdict, ...]
+    policies_played: int
+
+
+@dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """What came of it. `attainment` is the share of completed requests that met every objective, None without any."""
+    """What came of it. `attainment` is the share of completed requests that met every objective, None without any.
+
+    The fields from `intervals` on are of a replay: a load over time, with or without a policy.
+    """
 
     performance: Performance
     verdicts: tuple[ObjectiveVerdict, ...]
@@ -39,6 +56,16 @@ class SimulationReport:
     attainment: float | None
     warnings: tuple[PlanWarning, ...]
     seed: int
+    intervals: tuple[ReplayInterval, ...] = ()
+    static_peak_gpu_hours: float | None = None
+    static_peak_replicas: int = 0
+    scale_events: int = 0
+    flaps: int = 0
+    policy: AutoscalingPolicy | None = None
+    worst_interval: ReplayInterval | None = None
+    events: tuple[ScaleEvent, ...] = ()
+    most_replicas: int = 0
+    suggestion: PolicySuggestion | None = None
 
 
 def simulate_plan(
@@ -52,16 +79,8 @@ def simulate_plan(
     Raises InvalidInputError for a load that the plan's engine cannot take, CancelledError if the run was cancelled.
     """
     workload = changes.workload or content.input.workload
-    _check(content, workload)
-    setup = _setup(content, workload)
-    model = replica_model(
-        setup.served,
-        setup.accelerator,
-        setup.engine.release,
-        replica_memory(setup),
-        efficiency_of_use(content.calibration_use),
-        setup.mean_context_tokens,
-    )
+    check_load(content, workload)
+    model = replica_of_plan(content, workload)
     options = content.input.simulation or SimulationOptions()
     seed = changes.seed or content.seed or 1
     replicas = changes.replicas or content.fleet.active_replicas
@@ -95,7 +114,21 @@ def simulate_plan(
     )
 
 
-def _check(content: PlanContent, workload: Workload) -> None:
+def replica_of_plan(content: PlanContent, workload: Workload) -> ReplicaModel:
+    """The plan's replica as the simulator takes it, every setting and coefficient as it was decided."""
+    setup = _setup(content, workload)
+    return replica_model(
+        setup.served,
+        setup.accelerator,
+        setup.engine.release,
+        replica_memory(setup),
+        efficiency_of_use(content.calibration_use),
+        setup.mean_context_tokens,
+    )
+
+
+def check_load(content: PlanContent, workload: Workload) -> None:
+    """Raise InvalidInputError for a load that the plan's engine cannot take."""
     violations = [
         *workload_violations(workload, "workload"),
         *objective_violations(content.input.objectives, workload, "plan.input.objectives"),

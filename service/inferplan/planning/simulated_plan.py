@@ -8,7 +8,9 @@ import math
 import numpy as np
 
 from inferplan import __version__
-from inferplan.autoscaling.policy import AutoscalingPolicy, SimulatedLoad, simulated_policy
+from inferplan.autoscaling.cold_start import expected_cold_start
+from inferplan.autoscaling.derivation import SimulatedLoad, simulated_policy, target_rate_ratio
+from inferplan.autoscaling.policy import AutoscalingPolicy, StatedColdStart
 from inferplan.catalog import Accelerator, Catalog
 from inferplan.errors import NothingFitsError, Violation
 from inferplan.planning.coefficients import (
@@ -27,21 +29,32 @@ from inferplan.planning.textbook_comparison import compare_with_textbook
 from inferplan.resources.plan import Candidate, PlanContent, PlanInput, PlanMethod, ResolvedInput, SimulationOptions
 from inferplan.simulation import Cancellation, requests_for_interval
 from inferplan.sizing.bounds import RequestWork, least_prefill_seconds
-from inferplan.sizing.capacity import MeasuredCapacity, replica_capacity
+from inferplan.sizing.capacity import MeasuredCapacity, replica_capacity, scaled_workload
 from inferplan.sizing.efficiency import EfficiencyCoefficients
-from inferplan.sizing.evaluation import MEASURED_SHARE, EvaluationSettings
+from inferplan.sizing.evaluation import (
+    MEASURED_SHARE,
+    EvaluationSettings,
+    FleetEvaluation,
+    evaluate_fleet,
+    first_run_requests,
+)
 from inferplan.sizing.fleet import LimitingFactor, ReplicaCapacity
 from inferplan.sizing.fleet_search import search
 from inferplan.sizing.nearest import nearest_that_fits
 from inferplan.sizing.operating_point import operating_point
 from inferplan.sizing.parallelism import Parallelism
+from inferplan.sizing.performance import Performance
 from inferplan.sizing.sample import offered_requests_per_second, sampled_work, window_of
 from inferplan.sizing.search_question import FleetLimits, SearchQuestion
 from inferplan.sizing.search_result import RankedCandidate, RuledOut, SearchResult
-from inferplan.sizing.workload import LatencyMetric
+from inferplan.sizing.traffic_requests import is_closed_loop
+from inferplan.sizing.workload import LatencyMetric, Workload
 from inferplan.storage.codec import request_digest
 
 MOST_ALTERNATIVES = 10
+
+STREAM_PERCENTILE = 99.0
+"""The slowest steps that a draining replica is expected to take."""
 
 _SEED_DIGITS = 15
 """Hexadecimal digits of the digest that make a seed: 60 bits, so that it fits a signed 64-bit field."""
@@ -201,7 +214,7 @@ def _content(
         performance=holding.performance,
         verdicts=holding.verdicts,
         steps=simulated_steps(SimulatedFigures(chosen, work, measured, rate, point)),
-        autoscaling_policy=_policy(question, chosen, work, measured),
+        autoscaling_policy=_policy(question, chosen, work, measured, settings, plan_input.cold_start),
         warnings=(
             *((comparison.warning,) if comparison else ()),
             *use_warnings(use),
@@ -230,28 +243,73 @@ def _share_as_capacity(chosen: RankedCandidate) -> ReplicaCapacity:
 
 
 def _policy(
-    question: SearchQuestion, chosen: RankedCandidate, work: RequestWork, measured: MeasuredCapacity | None
+    question: SearchQuestion,
+    chosen: RankedCandidate,
+    work: RequestWork,
+    measured: MeasuredCapacity | None,
+    settings: EvaluationSettings,
+    stated: StatedColdStart | None,
 ) -> AutoscalingPolicy:
     replica, fleet = chosen.replica, chosen.fleet
     model = replica.model
     at_capacity = measured.holding if measured else chosen.proven.holding
-    replicas = 1 if measured else fleet.active_replicas
+    rate = at_capacity.performance.requests_per_second / (1 if measured else fleet.active_replicas)
     prefill = least_prefill_seconds(
         model.coefficients, model.engine, float(np.mean(work.computed_tokens)), float(np.mean(work.prefill_pairs))
     )
     bounds = [objective.maximum_seconds for objective in question.objectives if objective.metric is LatencyMetric.TTFT]
+    cold_start, derivation = expected_cold_start(
+        replica.memory.weights_bytes * replica.gpus,
+        routed_experts=question.architecture.experts is not None,
+        stated=stated,
+    )
     return simulated_policy(
         SimulatedLoad(
             active_replicas=fleet.active_replicas,
             spare_replicas=fleet.spare_replicas,
-            completions_per_second=at_capacity.performance.requests_per_second / replicas,
-            running_sequences=at_capacity.performance.mean_running_sequences or 0.0,
+            completions_per_second=rate,
+            running_sequences=_running_at_target(question, chosen, at_capacity, settings),
             maximum_sequences=replica.configuration.max_num_seqs,
             unloaded_ttft_seconds=model.front_end_seconds + prefill,
+            longest_stream_seconds=_longest_stream_seconds(question.workload, chosen.proven.holding.performance),
             ttft_objective_seconds=min(bounds) if bounds else None,
             allowed_replicas=question.limits.most_replicas(replica.gpus, replica.accelerator.cost_usd_per_gpu_hour),
-        )
+        ),
+        cold_start,
+        derivation,
     )
+
+
+def _running_at_target(
+    question: SearchQuestion, chosen: RankedCandidate, at_capacity: FleetEvaluation, settings: EvaluationSettings
+) -> float:
+    """Sequences that run on one replica at the share of its capacity at which it is to get company.
+
+    They grow faster than the rate, since fuller steps take longer; so they are played at that rate, and not scaled
+    from those at capacity. Clients that wait for their answers run at once whatever the rate.
+    """
+    model, workload = chosen.replica.model, question.workload
+    ratio = target_rate_ratio(chosen.fleet.active_replicas)
+    offered = offered_requests_per_second(workload)
+    if is_closed_loop(workload) or not offered:
+        return ratio * (at_capacity.performance.mean_running_sequences or 0.0)
+    replicas = chosen.fleet.active_replicas if at_capacity is chosen.proven.holding else 1
+    share = ratio * at_capacity.performance.requests_per_second / replicas / offered
+    brief = dataclasses.replace(settings, brief_requests=first_run_requests(model, workload, ()))
+    played = evaluate_fleet(model, scaled_workload(workload, share), (), 1, brief)
+    return played.performance.mean_running_sequences or 0.0
+
+
+def _longest_stream_seconds(workload: Workload, performance: Performance) -> float:
+    """P99 of TTFT, then the longest output at P99 of TPOT."""
+    tail = {
+        latency.metric: value.value_seconds
+        for latency in performance.latencies
+        for value in latency.percentiles
+        if not latency.traffic_class_id and value.percentile == STREAM_PERCENTILE
+    }
+    tokens = max(traffic.longest_output_tokens for traffic in workload.traffic_classes)
+    return tail.get(LatencyMetric.TTFT, 0.0) + tokens * tail.get(LatencyMetric.TPOT, 0.0)
 
 
 def _alternatives(result: SearchResult) -> tuple[Candidate, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from inferplan.autoscaling.policy import AutoscalingPolicy
+from inferplan.autoscaling.policy import AutoscalingPolicy, StatedColdStart
 from inferplan.catalog.accelerator import Accelerator
 from inferplan.catalog.architecture import Model, ModelArchitecture
 from inferplan.catalog.engine import Engine
@@ -82,6 +82,7 @@ class PlanInput:
     textbook: TextbookAssumptions | None = None
     simulation: SimulationOptions | None = None
     calibration: str = ""
+    cold_start: StatedColdStart | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import grpc
 from inferplan.errors import Violation
 from inferplan.planning.list_request import ListRequest
 from inferplan.planning.planner import Planner, PlanRequest
+from inferplan.planning.simulate import SimulationReport
 from inferplan.resources.plan import Plan
 from inferplan.rpc.cancellation import cancelled_with
 from inferplan.rpc.convert.mapping import to_message
@@ -20,6 +21,7 @@ from inferplan.rpc.convert.plan import (
     simulation_changes_from_wire,
     simulation_report_to_wire,
 )
+from inferplan.rpc.convert.replay import is_replay, policy_gaps, replay_question_from_wire
 from inferplan.rpc.gate import WorkGate
 from inferplan.rpc.validation import message_violations, raise_violations, unsupported_violations
 from inferplan.simulation import Cancellation
@@ -113,17 +115,29 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
         self, request: plan_service_pb2.SimulatePlanRequest, context: grpc.ServicerContext
     ) -> Iterator[plan_service_pb2.SimulatePlanResponse]:
         raise_violations(
-            [*message_violations(request), *unsupported_violations(request, ("policy", "trace", "target", "duration"))]
+            [
+                *message_violations(request),
+                *(policy_gaps(request.policy, "policy") if request.HasField("policy") else ()),
+            ]
         )
         plan = self._plan(request.name)
-        changes = simulation_changes_from_wire(request)
         cancellation = cancelled_with(context)
+        shares = [0.0]  # what the worker said last
+
+        def simulate() -> SimulationReport:
+            if is_replay(request):
+                return self._planner.replay_plan(plan, question, cancellation, shares.append)
+            return self._planner.simulate_plan(plan, changes, cancellation, shares.append)
+
+        question = replay_question_from_wire(request)
+        changes = simulation_changes_from_wire(request)
         with self._gate.enter(), ThreadPoolExecutor(1, thread_name_prefix="simulate") as worker:
-            future = worker.submit(self._planner.simulate_plan, plan, changes, cancellation)
+            future = worker.submit(simulate)
             while not wait([future], timeout=PROGRESS_SECONDS).done:
-                yield plan_service_pb2.SimulatePlanResponse(
-                    progress=plan_service_pb2.SimulationProgress(simulated_requests=cancellation.requests_finished)
+                progress = plan_service_pb2.SimulationProgress(
+                    done_ratio=shares[-1], simulated_requests=cancellation.requests_finished
                 )
+                yield plan_service_pb2.SimulatePlanResponse(progress=progress)
             report = future.result()
         yield plan_service_pb2.SimulatePlanResponse(report=simulation_report_to_wire(report))
 

@@ -24,6 +24,7 @@ from inferplan.simulation.play import compile_kernels
 from inferplan.simulation.requests import Requests, make_requests
 from inferplan.simulation.results import LatencyObjective, LatencyReport, Metric, ObjectiveResult, Verdict
 from inferplan.simulation.saturation import Saturation, assess_saturation
+from inferplan.simulation.session import FleetSession, ReplicaState
 from inferplan.simulation.step_time import StepTimeCoefficients, step_seconds
 from inferplan.simulation.traffic import PrefixHits, TrafficClass, draw_closed_loop_requests, draw_requests
 
@@ -33,6 +34,7 @@ __all__ = [
     "Ending",
     "EngineParameters",
     "Fleet",
+    "FleetSession",
     "IndependentLengths",
     "Interval",
     "LatencyObjective",
@@ -43,6 +45,7 @@ __all__ = [
     "ObservedLengths",
     "PrefixHits",
     "RateArrivals",
+    "ReplicaState",
     "ReplicaTotals",
     "Requests",
     "Router",

@@ -29,7 +29,7 @@ class Router(StrEnum):
     RANDOM_OF_TWO = "random_of_two"
 
 
-_ROUTER_CODES = {
+ROUTER_CODES = {
     Router.ROUND_ROBIN: layout.ROUND_ROBIN,
     Router.LEAST_OUTSTANDING: layout.LEAST_OUTSTANDING,
     Router.RANDOM_OF_TWO: layout.RANDOM_OF_TWO,
@@ -86,7 +86,7 @@ def simulate_fleet(
         raise InvalidInputError(violations)
     settings: dict[str, int | float] = {
         "mode": layout.OPEN_LOOP,
-        "router": _ROUTER_CODES[fleet.router],
+        "router": ROUTER_CODES[fleet.router],
         "router_seed": seed,
     }
     if fleet.failure_seconds is not None:

@@ -241,5 +241,32 @@ def _entry_point(kernel_digest: str) -> Callable[[World], int]:
     return compiled_entry_point(play)
 
 
+def _window_entry_point(kernel_digest: str) -> Callable[[World, int, int, float], int]:
+    def play_window(world: World, first: int, last: int, until_seconds: float) -> int:
+        """Let the requests from `first` up to `last` arrive, then play all replicas on until `until_seconds`.
+
+        Replicas that are not alive get no new requests and finish what they have. May be called again and again on one
+        world, with other replicas alive each time. Returns ALL_PLAYED, CANCELLED or STEP_LIMIT.
+        """
+        kernel_digest  # noqa: B018 - held only to be part of the cache key
+        if world.control[CONTROL_CANCEL] != 0:
+            return CANCELLED
+        for request in range(first, last):
+            if request & CHECK_MASK == 0 and world.control[CONTROL_CANCEL] != 0:
+                return CANCELLED
+            status = _route(world, request, world.arrivals[request])
+            if status != ALL_PLAYED:
+                return status
+        for where in range(world.replicas.size):
+            status = _advance(world, where, until_seconds)
+            if status != ALL_PLAYED:
+                return status
+        return ALL_PLAYED
+
+    return compiled_entry_point(play_window)
+
+
 _KERNEL_MODULES = (compiled_module, layout, step_time, kernel_gaps, kernel_sequences, kernel_step)
-play = _entry_point(source_digest([__file__, *(str(module.__file__) for module in _KERNEL_MODULES)]))
+_DIGEST = source_digest([__file__, *(str(module.__file__) for module in _KERNEL_MODULES)])
+play = _entry_point(_DIGEST)
+play_window = _window_entry_point(_DIGEST)

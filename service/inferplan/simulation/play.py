@@ -7,7 +7,7 @@ import numpy as np
 from inferplan.errors import Violation
 from inferplan.simulation import layout
 from inferplan.simulation.engine import Cancellation, EngineParameters, SimulationLimits
-from inferplan.simulation.kernel import play
+from inferplan.simulation.kernel import play, play_window
 from inferplan.simulation.outcome import Ending, ReplicaTotals, SimulationOutcome
 from inferplan.simulation.requests import Requests
 from inferplan.simulation.step_time import StepTimeCoefficients, step_seconds
@@ -29,7 +29,7 @@ def play_world(
     limits = limits or SimulationLimits()
     world = build_world(coefficients, engine, requests, replicas, settings, limits, cancellation or Cancellation())
     status = play(world)
-    return _outcome(world, status, engine, requests)
+    return outcome_of(world, status, engine, requests)
 
 
 def build_world(
@@ -139,7 +139,8 @@ def _slots(replicas: int, slots: int) -> layout.RecordArray:
     return records
 
 
-def _outcome(world: layout.World, status: int, engine: EngineParameters, requests: Requests) -> SimulationOutcome:
+def outcome_of(world: layout.World, status: int, engine: EngineParameters, requests: Requests) -> SimulationOutcome:
+    """What the kernel's memory holds after it returned `status`."""
     return SimulationOutcome(
         requests=requests,
         engine=engine,
@@ -201,4 +202,6 @@ def compile_kernels() -> None:
     requests = Requests(np.zeros(1), one, one, none, none)
     coefficients = StepTimeCoefficients(1.0, 0.0, 0.0)
     play_world(coefficients, EngineParameters(1, 1, 1), requests, 1, {}, None, None)
+    world = build_world(coefficients, EngineParameters(1, 1, 1), requests, 1, {}, SimulationLimits(), Cancellation())
+    play_window(world, 0, 1, 10.0)
     step_seconds(coefficients.as_array(), 1, 1, 1, 1, 0.0, 0.0)

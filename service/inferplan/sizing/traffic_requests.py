@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from inferplan import simulation
 from inferplan.simulation import PrefixHits, Requests, draw_closed_loop_requests, draw_requests
@@ -23,6 +25,12 @@ def closed_loop_requests(workload: domain.Workload, seed: int, request_count: in
     return draw_closed_loop_requests(
         [_traffic(traffic, open_loop=False) for traffic in workload.traffic_classes], seed, request_count
     )
+
+
+def requests_at(workload: domain.Workload, seed: int, arrival_seconds: npt.NDArray[np.float64]) -> Requests:
+    """One request at each of the times, mixed by the classes' rates, with the lengths that the workload states."""
+    drawn = closed_loop_requests(workload, seed, arrival_seconds.size)
+    return dataclasses.replace(drawn, arrival_seconds=np.ascontiguousarray(arrival_seconds))
 
 
 def is_closed_loop(workload: domain.Workload) -> bool:
@@ -74,7 +82,7 @@ def _traffic(traffic: domain.TrafficClass, *, open_loop: bool) -> simulation.Tra
         arrivals=_arrivals(traffic) if open_loop else None,
         name=traffic.traffic_class_id,
         prefix_hits=PrefixHits(probability=1.0, fraction=ratio) if ratio else PrefixHits(probability=0.0),
-        share=float(traffic.concurrency or 1),
+        share=float(traffic.concurrency or traffic.requests_per_second or 1),
     )
 
 

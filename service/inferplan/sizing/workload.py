@@ -126,6 +126,14 @@ class TrafficClass:
         return self.output_tokens.mean_tokens
 
     @property
+    def longest_output_tokens(self) -> int:
+        """The longest output that is to be expected."""
+        if self.length_pairs:
+            return max(pair.output_tokens for pair in self.length_pairs)
+        assert self.output_tokens is not None, "checked by workload_violations"
+        return self.output_tokens.longest_tokens
+
+    @property
     def longest_context_tokens(self) -> int:
         """The longest prompt plus output that is to be expected."""
         if self.length_pairs:

@@ -132,6 +132,11 @@ def _converter() -> Converter:
     converter.register_structure_hook(datetime, _instant)
     for resource_type, columns in ((Profile, PROFILE_COLUMNS), (Calibration, CALIBRATION_COLUMNS)):
         _leave_out(converter, resource_type, columns)
+    # Left out where absent, so that requests from before the field was added keep their digest and their seed.
+    converter.register_unstructure_hook_factory(
+        lambda kind: kind is PlanInput,
+        lambda kind: make_dict_unstructure_fn(kind, converter, cold_start=override(omit_if_default=True)),
+    )
     for union in (GroupedAttention | LatentAttention, LengthDistribution):
         configure_tagged_union(union, converter, tag_generator=_TAGS.__getitem__, tag_name=_TAG)
     # cattrs takes "one of these or nothing" for a union of its own, and has no rule for it.

@@ -296,6 +296,7 @@ class PlanInput(_message.Message):
     TEXTBOOK_FIELD_NUMBER: _builtins.int
     SIMULATION_FIELD_NUMBER: _builtins.int
     CALIBRATION_FIELD_NUMBER: _builtins.int
+    COLD_START_FIELD_NUMBER: _builtins.int
     method: Global___PlanMethod.ValueType
     """How to compute it."""
     calibration: _builtins.str
@@ -328,6 +329,10 @@ class PlanInput(_message.Message):
     def simulation(self) -> Global___SimulationOptions:
         """How the simulation is run."""
 
+    @_builtins.property
+    def cold_start(self) -> _autoscaling_pb2.ColdStart:
+        """What the site knows of a new replica's start; absent parts take measured defaults, and `total` stands for all parts."""
+
     def __init__(
         self,
         *,
@@ -340,10 +345,11 @@ class PlanInput(_message.Message):
         textbook: Global___TextbookAssumptions | None = ...,
         simulation: Global___SimulationOptions | None = ...,
         calibration: _builtins.str = ...,
+        cold_start: _autoscaling_pb2.ColdStart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "hardware", b"hardware", "model", b"model", "simulation", b"simulation", "textbook", b"textbook", "workload", b"workload"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cold_start", b"cold_start", "engine", b"engine", "hardware", b"hardware", "model", b"model", "simulation", b"simulation", "textbook", b"textbook", "workload", b"workload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration", "engine", b"engine", "hardware", b"hardware", "method", b"method", "model", b"model", "objectives", b"objectives", "simulation", b"simulation", "textbook", b"textbook", "workload", b"workload"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration", "cold_start", b"cold_start", "engine", b"engine", "hardware", b"hardware", "method", b"method", "model", b"model", "objectives", b"objectives", "simulation", b"simulation", "textbook", b"textbook", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from inferplan.v1 import autoscaling_pb2 as _autoscaling_pb2
 from inferplan.v1 import deployment_pb2 as _deployment_pb2
 from inferplan.v1 import memory_pb2 as _memory_pb2
@@ -26,6 +27,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PolicySource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PolicySourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PolicySource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    POLICY_SOURCE_UNSPECIFIED: _PolicySource.ValueType  # 0
+    """Not stated: the request's own policy, or a constant number of replicas without one."""
+    POLICY_SOURCE_PLAN: _PolicySource.ValueType  # 1
+    """The plan's policy."""
+    POLICY_SOURCE_FORECAST: _PolicySource.ValueType  # 2
+    """The plan's policy, with the floor, the warm count and the maximum that the course of the load asks for."""
+
+class PolicySource(_PolicySource, metaclass=_PolicySourceEnumTypeWrapper):
+    """Where a replay's policy comes from."""
+
+POLICY_SOURCE_UNSPECIFIED: PolicySource.ValueType  # 0
+"""Not stated: the request's own policy, or a constant number of replicas without one."""
+POLICY_SOURCE_PLAN: PolicySource.ValueType  # 1
+"""The plan's policy."""
+POLICY_SOURCE_FORECAST: PolicySource.ValueType  # 2
+"""The plan's policy, with the floor, the warm count and the maximum that the course of the load asks for."""
+Global___PolicySource: _TypeAlias = PolicySource  # noqa: Y015
 
 @_typing.final
 class CreateDeploymentRequest(_message.Message):
@@ -584,27 +609,40 @@ class SimulatePlanRequest(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     DURATION_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    POLICY_SOURCE_FIELD_NUMBER: _builtins.int
+    SUGGEST_FIELD_NUMBER: _builtins.int
+    RECORDED_TRACE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Plan, `deployments/{deployment}/plans/{revision}`."""
     replicas: _builtins.int
     """Replicas to play; absent means the plan's active replicas."""
     trace: _builtins.str
-    """Load over time, as a trace specification such as `diurnal:peak=100,trough=20`; empty means the workload's own."""
+    """Load over time, as a trace specification such as `diurnal:peak=100,trough=20`; empty means the workload's own. The
+    rates are those of all traffic classes together; lengths are drawn as the workload states them.
+    """
     target: _builtins.str
     """Target whose scaling algorithm is played, such as `hpa`; empty means the policy's own rules."""
     seed: _builtins.int
     """Seed of every random draw; absent means the plan's."""
+    policy_source: Global___PolicySource.ValueType
+    """Where the policy comes from when `policy` is absent."""
+    suggest: _builtins.bool
+    """True to search warm counts and running targets for the least GPU-hours that hold the objectives. Needs a policy."""
     @_builtins.property
     def workload(self) -> _workload_pb2.Workload:
         """Load to play; absent means the plan's."""
 
     @_builtins.property
     def policy(self) -> _autoscaling_pb2.AutoscalingPolicy:
-        """Policy to follow; absent means a constant number of replicas."""
+        """Policy to follow; absent means what `policy_source` says."""
 
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
         """Length of load to play; absent means what the percentiles need."""
+
+    @_builtins.property
+    def recorded_trace(self) -> Global___RecordedTrace:
+        """Load over time as it was recorded; excludes `trace`."""
 
     def __init__(
         self,
@@ -617,10 +655,13 @@ class SimulatePlanRequest(_message.Message):
         target: _builtins.str = ...,
         duration: _duration_pb2.Duration | None = ...,
         seed: _builtins.int | None = ...,
+        policy_source: Global___PolicySource.ValueType = ...,
+        suggest: _builtins.bool = ...,
+        recorded_trace: Global___RecordedTrace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_seed", b"_seed", "duration", b"duration", "policy", b"policy", "replicas", b"replicas", "seed", b"seed", "workload", b"workload"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_seed", b"_seed", "duration", b"duration", "policy", b"policy", "recorded_trace", b"recorded_trace", "replicas", b"replicas", "seed", b"seed", "workload", b"workload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_seed", b"_seed", "duration", b"duration", "name", b"name", "policy", b"policy", "replicas", b"replicas", "seed", b"seed", "target", b"target", "trace", b"trace", "workload", b"workload"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_seed", b"_seed", "duration", b"duration", "name", b"name", "policy", b"policy", "policy_source", b"policy_source", "recorded_trace", b"recorded_trace", "replicas", b"replicas", "seed", b"seed", "suggest", b"suggest", "target", b"target", "trace", b"trace", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__replicas: _TypeAlias = _typing.Literal["replicas"]  # noqa: Y015
     _WhichOneofArgType__replicas: _TypeAlias = _typing.Literal["_replicas", b"_replicas"]  # noqa: Y015
@@ -632,6 +673,46 @@ class SimulatePlanRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___SimulatePlanRequest: _TypeAlias = SimulatePlanRequest  # noqa: Y015
+
+@_typing.final
+class RecordedTrace(_message.Message):
+    """Arrivals in order. Their lengths are recorded too, or drawn as the workload states them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TITLE_FIELD_NUMBER: _builtins.int
+    ARRIVAL_GAP_MICROSECONDS_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    title: _builtins.str
+    """What the trace is called in reports."""
+    @_builtins.property
+    def arrival_gap_microseconds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Time from the arrival before, in microseconds; the first is 0."""
+
+    @_builtins.property
+    def input_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Prompt tokens of each arrival; empty for lengths as the workload states them."""
+
+    @_builtins.property
+    def output_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Output tokens of each arrival; as many as `input_tokens`."""
+
+    def __init__(
+        self,
+        *,
+        title: _builtins.str = ...,
+        arrival_gap_microseconds: _abc.Iterable[_builtins.int] | None = ...,
+        input_tokens: _abc.Iterable[_builtins.int] | None = ...,
+        output_tokens: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_gap_microseconds", b"arrival_gap_microseconds", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "title", b"title"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordedTrace: _TypeAlias = RecordedTrace  # noqa: Y015
 
 @_typing.final
 class SimulatePlanResponse(_message.Message):
@@ -713,6 +794,12 @@ class SimulationReport(_message.Message):
     ATTAINMENT_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    WORST_INTERVAL_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    MOST_REPLICAS_FIELD_NUMBER: _builtins.int
+    STATIC_PEAK_REPLICAS_FIELD_NUMBER: _builtins.int
+    SUGGESTION_FIELD_NUMBER: _builtins.int
     gpu_hours: _builtins.float
     """GPU-hours that were used."""
     static_peak_gpu_hours: _builtins.float
@@ -725,6 +812,10 @@ class SimulationReport(_message.Message):
     """Share of requests that met every objective, 0 to 1; absent without objectives."""
     seed: _builtins.int
     """Seed that was used."""
+    most_replicas: _builtins.int
+    """Most replicas at a time, starting ones included."""
+    static_peak_replicas: _builtins.int
+    """Replicas of the fleet behind `static_peak_gpu_hours`."""
     @_builtins.property
     def performance(self) -> _performance_pb2.Performance:
         """Latencies, throughput and occupancy over the whole run."""
@@ -741,6 +832,22 @@ class SimulationReport(_message.Message):
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Warning]:
         """What the reader should know."""
 
+    @_builtins.property
+    def policy(self) -> _autoscaling_pb2.AutoscalingPolicy:
+        """The policy that was followed; absent without one."""
+
+    @_builtins.property
+    def worst_interval(self) -> Global___ReplayInterval:
+        """The interval with the highest P95 of TTFT; absent without a trace."""
+
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScaleEvent]:
+        """Every change of the number of replicas; at most the first 10000."""
+
+    @_builtins.property
+    def suggestion(self) -> Global___PolicySuggestion:
+        """What the search found; absent if none was asked for, or no policy that was tried holds."""
+
     def __init__(
         self,
         *,
@@ -754,10 +861,16 @@ class SimulationReport(_message.Message):
         attainment: _builtins.float | None = ...,
         warnings: _abc.Iterable[_memory_pb2.Warning] | None = ...,
         seed: _builtins.int = ...,
+        policy: _autoscaling_pb2.AutoscalingPolicy | None = ...,
+        worst_interval: Global___ReplayInterval | None = ...,
+        events: _abc.Iterable[Global___ScaleEvent] | None = ...,
+        most_replicas: _builtins.int = ...,
+        static_peak_replicas: _builtins.int = ...,
+        suggestion: Global___PolicySuggestion | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attainment", b"_attainment", "_static_peak_gpu_hours", b"_static_peak_gpu_hours", "attainment", b"attainment", "performance", b"performance", "static_peak_gpu_hours", b"static_peak_gpu_hours"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attainment", b"_attainment", "_static_peak_gpu_hours", b"_static_peak_gpu_hours", "attainment", b"attainment", "performance", b"performance", "policy", b"policy", "static_peak_gpu_hours", b"static_peak_gpu_hours", "suggestion", b"suggestion", "worst_interval", b"worst_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attainment", b"_attainment", "_static_peak_gpu_hours", b"_static_peak_gpu_hours", "attainment", b"attainment", "flaps", b"flaps", "gpu_hours", b"gpu_hours", "intervals", b"intervals", "performance", b"performance", "scale_events", b"scale_events", "seed", b"seed", "static_peak_gpu_hours", b"static_peak_gpu_hours", "verdicts", b"verdicts", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attainment", b"_attainment", "_static_peak_gpu_hours", b"_static_peak_gpu_hours", "attainment", b"attainment", "events", b"events", "flaps", b"flaps", "gpu_hours", b"gpu_hours", "intervals", b"intervals", "most_replicas", b"most_replicas", "performance", b"performance", "policy", b"policy", "scale_events", b"scale_events", "seed", b"seed", "static_peak_gpu_hours", b"static_peak_gpu_hours", "static_peak_replicas", b"static_peak_replicas", "suggestion", b"suggestion", "verdicts", b"verdicts", "warnings", b"warnings", "worst_interval", b"worst_interval"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attainment: _TypeAlias = _typing.Literal["attainment"]  # noqa: Y015
     _WhichOneofArgType__attainment: _TypeAlias = _typing.Literal["_attainment", b"_attainment"]  # noqa: Y015
@@ -769,6 +882,82 @@ class SimulationReport(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__static_peak_gpu_hours) -> _WhichOneofReturnType__static_peak_gpu_hours | None: ...
 
 Global___SimulationReport: _TypeAlias = SimulationReport  # noqa: Y015
+
+@_typing.final
+class ScaleEvent(_message.Message):
+    """One change of the number of replicas that are wanted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: _builtins.int
+    REPLICAS_BEFORE_FIELD_NUMBER: _builtins.int
+    REPLICAS_AFTER_FIELD_NUMBER: _builtins.int
+    replicas_before: _builtins.int
+    """Replicas before, starting ones included."""
+    replicas_after: _builtins.int
+    """Replicas after."""
+    @_builtins.property
+    def time(self) -> _duration_pb2.Duration:
+        """When, since the trace's beginning."""
+
+    def __init__(
+        self,
+        *,
+        time: _duration_pb2.Duration | None = ...,
+        replicas_before: _builtins.int = ...,
+        replicas_after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replicas_after", b"replicas_after", "replicas_before", b"replicas_before", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScaleEvent: _TypeAlias = ScaleEvent  # noqa: Y015
+
+@_typing.final
+class PolicySuggestion(_message.Message):
+    """The cheapest policy of a search that holds every objective on the trace. It is the best of those that were played."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    GPU_HOURS_FIELD_NUMBER: _builtins.int
+    ATTAINMENT_FIELD_NUMBER: _builtins.int
+    VERDICTS_FIELD_NUMBER: _builtins.int
+    POLICIES_PLAYED_FIELD_NUMBER: _builtins.int
+    gpu_hours: _builtins.float
+    """GPU-hours that it used."""
+    attainment: _builtins.float
+    """Share of requests that met every objective, 0 to 1; absent without objectives."""
+    policies_played: _builtins.int
+    """Policies that were played."""
+    @_builtins.property
+    def policy(self) -> _autoscaling_pb2.AutoscalingPolicy:
+        """The policy."""
+
+    @_builtins.property
+    def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[_performance_pb2.ObjectiveVerdict]:
+        """Every objective's verdict."""
+
+    def __init__(
+        self,
+        *,
+        policy: _autoscaling_pb2.AutoscalingPolicy | None = ...,
+        gpu_hours: _builtins.float = ...,
+        attainment: _builtins.float | None = ...,
+        verdicts: _abc.Iterable[_performance_pb2.ObjectiveVerdict] | None = ...,
+        policies_played: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attainment", b"_attainment", "attainment", b"attainment", "policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attainment", b"_attainment", "attainment", b"attainment", "gpu_hours", b"gpu_hours", "policies_played", b"policies_played", "policy", b"policy", "verdicts", b"verdicts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__attainment: _TypeAlias = _typing.Literal["attainment"]  # noqa: Y015
+    _WhichOneofArgType__attainment: _TypeAlias = _typing.Literal["_attainment", b"_attainment"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__attainment) -> _WhichOneofReturnType__attainment | None: ...
+
+Global___PolicySuggestion: _TypeAlias = PolicySuggestion  # noqa: Y015
 
 @_typing.final
 class ReplayInterval(_message.Message):
