@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -209,10 +209,10 @@ def test_a_stream_that_its_client_breaks_off_stores_nothing(profiles: Stub, monk
     begun, done = threading.Event(), threading.Event()
     outcomes: queue.Queue[object] = queue.Queue()
 
-    def watched(requests: Iterator[Request]) -> tuple[Header, bytes]:
+    def watched(requests: Iterator[Request], is_active: Callable[[], bool]) -> tuple[Header, bytes]:
         begun.set()
         try:
-            outcome = import_stream.read_import_stream(requests)
+            outcome = import_stream.read_import_stream(requests, is_active)
         except BaseException as error:
             outcomes.put(error)
             raise

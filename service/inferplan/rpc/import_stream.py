@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import grpc
 
@@ -14,17 +14,25 @@ MAXIMUM_FILE_BYTES = 64 * 1024 * 1024
 
 
 def read_import_stream(
-    requests: Iterator[profile_service_pb2.ImportProfileRequest],
+    requests: Iterator[profile_service_pb2.ImportProfileRequest], is_active: Callable[[], bool]
 ) -> tuple[profile_service_pb2.ImportProfileHeader, bytes]:
-    """The header and the whole file.
+    """The header and the whole file. `is_active` says whether the client is still there.
 
     Raises InvalidInputError for messages in another order or beyond their limits, and CancelledError if the client
     went before it had sent all: what came until then is not taken for a file.
     """
     try:
-        return _header(requests), _content(requests)
+        header, content = _header(requests), _content(requests)
     except grpc.RpcError:
-        raise CancelledError("the client went before the file was whole; nothing was stored") from None
+        raise _gone() from None
+    # A call that was cancelled between two pieces ends its stream like one that is complete.
+    if not is_active():
+        raise _gone()
+    return header, content
+
+
+def _gone() -> CancelledError:
+    return CancelledError("the client went before the file was whole; nothing was stored")
 
 
 def _header(requests: Iterator[profile_service_pb2.ImportProfileRequest]) -> profile_service_pb2.ImportProfileHeader:

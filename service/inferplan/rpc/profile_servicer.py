@@ -59,7 +59,7 @@ class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
     def ImportProfile(
         self, request_iterator: Iterator[profile_service_pb2.ImportProfileRequest], context: grpc.ServicerContext
     ) -> profile_service_pb2.ImportProfileResponse:
-        header_message, content = read_import_stream(request_iterator)
+        header_message, content = read_import_stream(request_iterator, context.is_active)
         header = import_header_from_wire(header_message)
         with self._gate.enter() if len(content) > UNGATED_FILE_BYTES else nullcontext():
             result = self._library.read_file(content, header)
