@@ -175,9 +175,12 @@ def test_lists_hold_stored_calibrations_newest_first_and_then_those_built_in(ser
     assert get(service, "calibrations/builtin-vllm") == listed[-1]
 
 
-def test_what_is_not_done_is_refused(service: Stub) -> None:
+def test_a_filter_applies_to_what_ships_too(service: Stub) -> None:
+    listed = service.ListCalibrations(profile_service_pb2.ListCalibrationsRequest(filter="engine = engines/sglang"))
+    assert [each.name for each in listed.calibrations if each.built_in] == ["calibrations/builtin-sglang"]
+    assert {each.engine for each in listed.calibrations} == {"engines/sglang"}
     with pytest.raises(grpc.RpcError) as caught:
-        service.ListCalibrations(profile_service_pb2.ListCalibrationsRequest(filter="engine = vllm"))
+        service.ListCalibrations(profile_service_pb2.ListCalibrationsRequest(filter="motor = vllm"))
     assert list(violations(caught.value)) == ["filter"]
     info = detail(caught.value, ErrorInfo)
     assert info is not None

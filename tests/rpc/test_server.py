@@ -23,7 +23,7 @@ from inferplan.rpc.server import SERVICE_NAMES, PlanningServer, ServerOptions
 from inferplan.rpc.startup import open_planner
 from inferplan.settings import Settings, mask_password
 from inferplan.simulation import Cancellation
-from inferplan.v1 import catalog_service_pb2, catalog_service_pb2_grpc, plan_service_pb2, plan_service_pb2_grpc
+from inferplan.v1 import catalog_service_pb2, catalog_service_pb2_grpc, plan_service_pb2_grpc
 from support.requests import create_plan_request, detail
 
 
@@ -102,9 +102,9 @@ def test_an_unknown_exception_is_opaque_and_logged_without_secrets(
 
 
 def test_a_method_that_is_not_implemented_says_so(channel: grpc.Channel) -> None:
-    request = plan_service_pb2.DeleteDeploymentRequest(name="deployments/a")
+    request = catalog_service_pb2.DeleteModelRequest(name="models/a")
     with pytest.raises(grpc.RpcError) as caught:
-        plan_service_pb2_grpc.PlanServiceStub(channel).DeleteDeployment(request)
+        catalog_service_pb2_grpc.CatalogServiceStub(channel).DeleteModel(request)
     assert isinstance(caught.value, grpc.Call)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "README" in (caught.value.details() or "")

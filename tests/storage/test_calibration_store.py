@@ -16,6 +16,7 @@ from inferplan.storage import calibrations as calibrations_module
 from inferplan.storage.calibrations import CalibrationStore
 from inferplan.storage.codec import CALIBRATION_CODEC
 from inferplan.storage.database import Database
+from inferplan.storage.pages import ListQuery
 from support.clock import MovableClock
 from support.databases import PATIENT
 from support.strategies import values_of
@@ -120,18 +121,18 @@ def test_pages_are_newest_first_and_hold_each_calibration_once(
     page_size: int,
     most_bytes: int,
 ) -> None:
-    monkeypatch.setattr(calibrations_module, "MAXIMUM_PAGE_BYTES", most_bytes)
+    monkeypatch.setattr(calibrations_module.CALIBRATION_LIST, "maximum_page_bytes", most_bytes)
     for number in range(5):
         calibrations.create_calibration(calibration(f"c{number}"))
         clock.move(number % 2)  # pairs share an instant, so that the id must order them
     names: list[str] = []
-    page = calibrations.list_calibrations(page_size)
+    page = calibrations.list_calibrations(ListQuery(page_size))
     while page.next_cursor is not None:
         names += [each.name for each in page.items]
-        page = calibrations.list_calibrations(page_size, page.next_cursor)
+        page = calibrations.list_calibrations(ListQuery(page_size, page.next_cursor))
     assert [*names, *(each.name for each in page.items)] == ["c4", "c3", "c2", "c1", "c0"]
     with pytest.raises(InvalidInputError, match="page_size"):
-        calibrations.list_calibrations(-1)
+        calibrations.list_calibrations(ListQuery(-1))
 
 
 def test_what_cannot_be_stored_is_refused(calibrations: CalibrationStore) -> None:

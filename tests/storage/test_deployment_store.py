@@ -6,6 +6,7 @@ from sqlalchemy import text
 from inferplan.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from inferplan.storage.database import Database
 from inferplan.storage.deployments import DeploymentStore
+from inferplan.storage.pages import ListQuery
 from support.clock import MovableClock
 
 
@@ -60,19 +61,19 @@ def test_pages_are_newest_first_and_hold_each_deployment_once(
         deployments.create_deployment(f"chat-{number}")
         clock.move(number % 2)  # pairs share an instant, so that the id must order them
     seen: list[str] = []
-    page = deployments.list_deployments(3)
+    page = deployments.list_deployments(ListQuery(3))
     while True:
         seen += [deployment.deployment_id for deployment in page.items]
         if page.next_cursor is None:
             break
-        page = deployments.list_deployments(3, page.next_cursor)
+        page = deployments.list_deployments(ListQuery(3, page.next_cursor))
     assert seen == [f"chat-{number}" for number in (6, 5, 4, 3, 2, 1, 0)]
 
 
 def test_a_full_last_page_has_no_next(deployments: DeploymentStore) -> None:
     for number in range(4):
         deployments.create_deployment(f"chat-{number}")
-    second = deployments.list_deployments(2, deployments.list_deployments(2).next_cursor)
+    second = deployments.list_deployments(ListQuery(2, deployments.list_deployments(ListQuery(2)).next_cursor))
     assert (len(second.items), second.next_cursor) == (2, None)
 
 
@@ -82,9 +83,9 @@ def test_what_comes_in_between_pages_neither_repeats_nor_hides_others(
     for number in range(4):
         deployments.create_deployment(f"old-{number}")
         clock.move(1)
-    first = deployments.list_deployments(2)
+    first = deployments.list_deployments(ListQuery(2))
     deployments.create_deployment("new")
-    second = deployments.list_deployments(2, first.next_cursor)
+    second = deployments.list_deployments(ListQuery(2, first.next_cursor))
     assert [deployment.deployment_id for deployment in (*first.items, *second.items)] == [
         "old-3",
         "old-2",
@@ -99,7 +100,7 @@ def test_deleted_deployments_are_listed_only_when_asked_for(deployments: Deploym
     with database.write() as session:
         session.execute(text("UPDATE deployments SET delete_time = create_time WHERE deployment_id = 'gone'"))
     assert [deployment.deployment_id for deployment in deployments.list_deployments().items] == ["kept"]
-    assert len(deployments.list_deployments(show_deleted=True).items) == 2
+    assert len(deployments.list_deployments(ListQuery(show_deleted=True)).items) == 2
     assert deployments.get_deployment("gone").delete_time == gone.create_time
 
 

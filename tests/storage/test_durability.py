@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from inferplan.storage.database import Database
+from inferplan.storage.pages import ListQuery
 from inferplan.storage.plans import PlanStore
 from support.databases import PATIENT
 
@@ -13,6 +14,7 @@ import sys
 from support.databases import PATIENT
 from support.plans import plan_content
 from inferplan.storage.database import Database
+from inferplan.storage.pages import ListQuery
 from inferplan.storage.plans import PlanStore
 plans = PlanStore(Database.open(sys.argv[1], PATIENT))
 first = int(sys.argv[2])
@@ -47,14 +49,14 @@ def test_every_acknowledged_plan_outlives_kill_9(database_url: str) -> None:
     plans = PlanStore(database)
     # A writer may have been killed between its commit and its word: at most one plan a turn is there unannounced.
     stored = {}
-    page = plans.list_plans("chat", 1000)
+    page = plans.list_plans("chat", ListQuery(1000))
     while True:
         for plan in page.items:
             assert plan.content.seed not in stored
             stored[plan.content.seed] = plan.revision
         if page.next_cursor is None:
             break
-        page = plans.list_plans("chat", 1000, page.next_cursor)
+        page = plans.list_plans("chat", ListQuery(1000, page.next_cursor))
     assert set(acknowledged) <= set(stored)
     assert len(stored) - len(acknowledged) <= 3
     assert sorted(stored.values()) == list(range(1, len(stored) + 1))

@@ -13,6 +13,7 @@ from inferplan.storage import plans as plans_module
 from inferplan.storage.codec import PAYLOAD_SCHEMA_VERSION, encode_plan_content
 from inferplan.storage.database import Database
 from inferplan.storage.deployments import DeploymentStore
+from inferplan.storage.pages import ListQuery
 from inferplan.storage.plans import PlanStore
 from support.clock import MovableClock
 from support.plans import plan_content
@@ -25,12 +26,12 @@ def numbered(number: int) -> PlanContent:
 
 def all_pages(plans: PlanStore, deployment_id: str | None, page_size: int) -> list[Plan]:
     found: list[Plan] = []
-    page = plans.list_plans(deployment_id, page_size)
+    page = plans.list_plans(deployment_id, ListQuery(page_size))
     while True:
         found += page.items
         if page.next_cursor is None:
             return found
-        page = plans.list_plans(deployment_id, page_size, page.next_cursor)
+        page = plans.list_plans(deployment_id, ListQuery(page_size, page.next_cursor))
 
 
 def single_row(database: Database, table: str) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def test_a_deleted_deployment_takes_no_plan_but_keeps_its_plans(plans: PlanStore
         plans.create_plan("chat", plan_content(), allow_missing_deployment=True)
     assert plans.get_plan("chat", 1) == replace(stored, delete_time=stored.create_time)
     assert plans.list_plans("chat").items == ()
-    assert len(plans.list_plans("chat", show_deleted=True).items) == 1
+    assert len(plans.list_plans("chat", ListQuery(show_deleted=True)).items) == 1
 
 
 @pytest.mark.parametrize("revision", [0, -1, 2, 2**31, 2**63, 10**18])
@@ -191,22 +192,22 @@ def test_a_clock_that_goes_back_does_not_reorder_a_deployment(plans: PlanStore, 
     plans.create_plan("chat", numbered(1), allow_missing_deployment=True)
     clock.move(3600)
     latest = plans.create_plan("chat", numbered(2))
-    first_page = plans.list_plans("chat", 1)
+    first_page = plans.list_plans("chat", ListQuery(1))
     clock.move(-7200)
     held_back = plans.create_plan("chat", numbered(3))
     assert held_back.create_time == latest.create_time
     assert [plan.revision for plan in all_pages(plans, "chat", 1)] == [3, 2, 1]
     # What was read before stays where it was.
-    assert [plan.revision for plan in plans.list_plans("chat", 5, first_page.next_cursor).items] == [1]
+    assert [plan.revision for plan in plans.list_plans("chat", ListQuery(5, first_page.next_cursor)).items] == [1]
 
 
 def test_a_page_ends_before_it_grows_too_large_for_a_reply(plans: PlanStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         plans.create_plan("chat", numbered(number), allow_missing_deployment=True)
-    monkeypatch.setattr(plans_module, "MAXIMUM_PAGE_BYTES", int(2.5 * len(encode_plan_content(numbered(0)))))
-    assert len(plans.list_plans("chat", 1000).items) == 2
+    monkeypatch.setattr(plans_module.PLAN_LIST, "maximum_page_bytes", int(2.5 * len(encode_plan_content(numbered(0)))))
+    assert len(plans.list_plans("chat", ListQuery(1000)).items) == 2
     assert [plan.content.seed for plan in all_pages(plans, "chat", 1000)] == [4, 3, 2, 1, 0]
-    monkeypatch.setattr(plans_module, "MAXIMUM_PAGE_BYTES", 1)
+    monkeypatch.setattr(plans_module.PLAN_LIST, "maximum_page_bytes", 1)
     assert [plan.content.seed for plan in all_pages(plans, "chat", 1000)] == [4, 3, 2, 1, 0]
 
 

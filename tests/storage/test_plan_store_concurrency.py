@@ -14,6 +14,7 @@ from inferplan.errors import AlreadyExistsError
 from inferplan.resources.plan import Plan
 from inferplan.storage.database import Database
 from inferplan.storage.deployments import DeploymentStore
+from inferplan.storage.pages import ListQuery
 from inferplan.storage.plans import PlanStore
 from support.databases import PATIENT
 from support.plans import plan_content
@@ -54,7 +55,7 @@ def test_sixteen_writers_leave_no_gap_and_no_duplicate(replicas: list[PlanStore]
 
     written = [plan for part in at_once(replicas, write) for plan in part]
     assert sorted(plan.revision for plan in written) == list(range(1, WRITERS * rounds + 1))
-    stored = replicas[0].list_plans("chat", 1000).items
+    stored = replicas[0].list_plans("chat", ListQuery(1000)).items
     # Newest first by time is newest first by revision, although sixteen clocks were read.
     assert [plan.revision for plan in stored] == list(range(WRITERS * rounds, 0, -1))
     assert {plan.revision: plan for plan in stored} == {plan.revision: plan for plan in written}
@@ -68,7 +69,7 @@ def test_writers_of_different_deployments_do_not_disturb_each_other(replicas: li
 
     at_once(replicas, write)
     for number in range(4):
-        stored = replicas[0].list_plans(f"chat-{number}", 1000).items
+        stored = replicas[0].list_plans(f"chat-{number}", ListQuery(1000)).items
         assert [plan.revision for plan in stored] == list(range(8, 0, -1))
 
 

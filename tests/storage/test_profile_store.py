@@ -21,6 +21,7 @@ from inferplan.profiles.profile import Profile, ProfileStatus
 from inferplan.storage import profiles as profiles_module
 from inferplan.storage.codec import PROFILE_CODEC
 from inferplan.storage.database import Database
+from inferplan.storage.pages import ListQuery
 from inferplan.storage.profiles import ProfileStore, StoredProfiles
 from support.clock import MovableClock
 from support.profiles import profile, sha256_of
@@ -40,12 +41,12 @@ def imported(profiles: ProfileStore, parts: list[Profile], request_hash: str = "
 
 def all_pages(profiles: ProfileStore, page_size: int) -> list[Profile]:
     found: list[Profile] = []
-    page = profiles.list_profiles(page_size)
+    page = profiles.list_profiles(ListQuery(page_size))
     while True:
         found += page.items
         if page.next_cursor is None:
             return found
-        page = profiles.list_profiles(page_size, page.next_cursor)
+        page = profiles.list_profiles(ListQuery(page_size, page.next_cursor))
 
 
 def test_a_profile_is_read_as_it_was_created(profiles: ProfileStore, clock: MovableClock) -> None:
@@ -242,14 +243,14 @@ def test_a_page_ends_before_it_grows_too_large_for_a_reply(
         profiles.create_profile(profile(node=str(number)))
     size = len(PROFILE_CODEC.encode(profile(node="0")))
     for most_bytes, first_page in ((int(2.5 * size), 2), (1, 1)):
-        monkeypatch.setattr(profiles_module, "MAXIMUM_PAGE_BYTES", most_bytes)
-        assert len(profiles.list_profiles(1000).items) == first_page
+        monkeypatch.setattr(profiles_module.PROFILE_LIST, "maximum_page_bytes", most_bytes)
+        assert len(profiles.list_profiles(ListQuery(1000)).items) == first_page
         assert [each.provenance.node for each in all_pages(profiles, 1000)] == list("3210")
 
 
 def test_a_negative_page_size_is_refused(profiles: ProfileStore) -> None:
     with pytest.raises(InvalidInputError, match="page_size"):
-        profiles.list_profiles(-1)
+        profiles.list_profiles(ListQuery(-1))
 
 
 def test_an_instant_is_stored_in_utc_whatever_zone_it_came_in(profiles: ProfileStore) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from inferplan.cli.connection import connect
 from inferplan.cli.failures import explained
 from inferplan.cli.figures import quantity_text
-from inferplan.cli.options import format_option, server_option, settings_or_exit
+from inferplan.cli.options import filter_option, format_option, server_option, settings_or_exit
 from inferplan.cli.output import FORMATS, console, error_console, print_json, print_json_list, print_yaml
 from inferplan.cli.profile_commands import full_profile_name
 from inferplan.v1 import calibration_pb2, profile_service_pb2, profile_service_pb2_grpc
@@ -61,14 +61,15 @@ def calibrations_fit(
 
 
 @calibrations_group.command("list")
+@filter_option("engine = vllm AND points > 100")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most to print.")
 @server_option
 @format_option("text", "json")
-def calibrations_list(limit: int, server: str | None, output_format: str) -> None:
+def calibrations_list(filter_text: str, limit: int, server: str | None, output_format: str) -> None:
     """List calibrations, newest first; those that ship with the service come last."""
     settings = settings_or_exit()
     with explained(), connect(server, settings) as channel:
-        calibrations = _collect(channel, limit)
+        calibrations = _collect(channel, filter_text, limit)
     if output_format == "json":
         print_json_list(list(calibrations))
         return
@@ -100,13 +101,13 @@ def calibrations_show(name: str, server: str | None, output_format: str) -> None
     _print(calibration, output_format)
 
 
-def _collect(channel: grpc.Channel, limit: int) -> list[calibration_pb2.Calibration]:
+def _collect(channel: grpc.Channel, filter_text: str, limit: int) -> list[calibration_pb2.Calibration]:
     stub = profile_service_pb2_grpc.ProfileServiceStub(channel)
     calibrations: list[calibration_pb2.Calibration] = []
     token = ""
     while len(calibrations) < limit:
         size = min(50, limit - len(calibrations))
-        request = profile_service_pb2.ListCalibrationsRequest(page_size=size, page_token=token)
+        request = profile_service_pb2.ListCalibrationsRequest(page_size=size, page_token=token, filter=filter_text)
         page = stub.ListCalibrations(request, timeout=FIT_SECONDS)
         calibrations.extend(page.calibrations)
         token = page.next_page_token

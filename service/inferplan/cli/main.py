@@ -9,6 +9,7 @@ from inferplan.cli.accuracy_command import accuracy_command
 from inferplan.cli.calibration_commands import calibrations_group
 from inferplan.cli.catalog_commands import accelerators_group, models_group
 from inferplan.cli.database_commands import database_group
+from inferplan.cli.deployment_commands import deployments_group
 from inferplan.cli.measure_commands import measure_group
 from inferplan.cli.memory_command import memory_command
 from inferplan.cli.plan_commands import plan_command, plans_group
@@ -40,6 +41,7 @@ def version_command() -> None:
 
 main.add_command(plan_command)
 main.add_command(plans_group)
+main.add_command(deployments_group)
 main.add_command(memory_command)
 main.add_command(predict_command)
 main.add_command(search_command)

@@ -10,6 +10,7 @@ import click
 
 from inferplan.cli.failures import explained
 from inferplan.cli.workload_file import read_config_file
+from inferplan.errors import InvalidInputError, Violation
 from inferplan.settings import Settings, load_settings
 from inferplan.v1 import model_pb2, workload_pb2
 
@@ -17,6 +18,13 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 PRECISIONS = ("float32", "float16", "bfloat16", "fp8", "int8", "int4", "mxfp4", "nvfp4")
 KV_PRECISIONS = ("auto", "float16", "bfloat16", "fp8")
+
+
+def filter_option(example: str) -> Callable[[CommandT], CommandT]:
+    """`--filter EXPRESSION`."""
+    return click.option(
+        "--filter", "filter_text", default="", metavar="EXPRESSION", help=f"Only those that match, such as '{example}'."
+    )
 
 
 def server_option(command: CommandT) -> CommandT:
@@ -66,3 +74,13 @@ def precision_value(name: str | None) -> model_pb2.Precision.ValueType:
     if name is None or name == "auto":
         return model_pb2.PRECISION_UNSPECIFIED
     return model_pb2.Precision.Value(f"PRECISION_{name.upper()}")
+
+
+def labels_of(texts: tuple[str, ...]) -> dict[str, str]:
+    """Labels as KEY=VALUE. Raises InvalidInputError naming every one that is not."""
+    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
+    if wrong:
+        raise InvalidInputError(
+            Violation("--label", f"{text!r} is not KEY=VALUE, such as team=search") for text in wrong
+        )
+    return {key: value for key, _equals, value in (text.partition("=") for text in texts)}

@@ -12,7 +12,7 @@ from rich.table import Table
 from inferplan.cli.connection import CALL_SECONDS, connect
 from inferplan.cli.curves import latency_curve, plan_as_prediction
 from inferplan.cli.failures import explained
-from inferplan.cli.options import calibration_option, format_option, server_option, settings_or_exit
+from inferplan.cli.options import calibration_option, filter_option, format_option, server_option, settings_or_exit
 from inferplan.cli.output import FORMATS, console, error_console, print_json, print_json_list, print_yaml
 from inferplan.cli.plan_text import print_plan
 from inferplan.cli.plots import plot_latency_curve, plot_path_option
@@ -73,6 +73,19 @@ def plan_command(
         console().print(f"stored as [bold]{plan.name}[/] in {where}" if plan.name else "not stored (dry run)")
 
 
+PAGE_SIZE = 200
+
+SHOWN_PLAN_FIELDS = (
+    "name",
+    "create_time",
+    "input.method",
+    "resolved.model.display_name",
+    "configuration.accelerator",
+    "fleet",
+)
+"""What the table shows: with all its evidence a plan is a hundred times as long."""
+
+
 @click.group("plans")
 def plans_group() -> None:
     """Look at stored plans."""
@@ -80,18 +93,38 @@ def plans_group() -> None:
 
 @plans_group.command("list")
 @click.option("--deployment", metavar="ID", default="-", help="Only this deployment's plans.")
+@filter_option('model = "llama-3.1-8b" AND cost_per_hour < 20')
+@click.option("--order-by", default="", metavar="FIELDS", help="Such as 'cost_per_hour desc, revision'.")
+@click.option("--show-deleted", is_flag=True, help="Plans of deleted deployments too.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most plans to print.")
 @server_option
 @format_option("text", "json")
-def plans_list(deployment: str, limit: int, server: str | None, output_format: str) -> None:
+def plans_list(
+    deployment: str,
+    filter_text: str,
+    order_by: str,
+    show_deleted: bool,
+    limit: int,
+    server: str | None,
+    output_format: str,
+) -> None:
     """List plans, newest first."""
     settings = settings_or_exit()
+    request = plan_service_pb2.ListPlansRequest(
+        parent=f"deployments/{deployment.removeprefix('deployments/')}",
+        filter=filter_text,
+        order_by=order_by,
+        show_deleted=show_deleted,
+    )
+    if output_format == "text":
+        request.read_mask.paths.extend(SHOWN_PLAN_FIELDS)
     with explained(), connect(server, settings) as channel:
-        plans = _collect_plans(channel, deployment, limit)
+        plans = _collect_plans(channel, request, limit)
     if output_format == "json":
         print_json_list(list(plans))
         return
     table = Table("plan", "created", "method", "model", "accelerator", "replicas", "GPUs", "$/h")
+    table.columns[0].no_wrap = True
     for plan in plans:
         table.add_row(
             plan.name,
@@ -127,18 +160,17 @@ def full_plan_name(text: str) -> str:
     return f"deployments/{deployment}/plans/{revision or 'latest'}"
 
 
-def _collect_plans(channel: grpc.Channel, deployment: str, limit: int) -> list[plan_pb2.Plan]:
+def _collect_plans(
+    channel: grpc.Channel, request: plan_service_pb2.ListPlansRequest, limit: int
+) -> list[plan_pb2.Plan]:
     stub = plan_service_pb2_grpc.PlanServiceStub(channel)
     plans: list[plan_pb2.Plan] = []
-    token = ""
     while len(plans) < limit:
-        request = plan_service_pb2.ListPlansRequest(
-            parent=f"deployments/{deployment}", page_size=min(50, limit - len(plans)), page_token=token
-        )
+        request.page_size = min(PAGE_SIZE, limit - len(plans))
         page = stub.ListPlans(request, timeout=CALL_SECONDS)
         plans.extend(page.plans)
-        token = page.next_page_token
-        if not token:
+        request.page_token = page.next_page_token
+        if not request.page_token:
             break
     return plans
 

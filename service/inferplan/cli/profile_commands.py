@@ -12,7 +12,14 @@ from rich.table import Table
 from inferplan.cli.configuration_options import COUNT
 from inferplan.cli.connection import CALL_SECONDS, connect
 from inferplan.cli.failures import explained
-from inferplan.cli.options import KV_PRECISIONS, PRECISIONS, format_option, server_option, settings_or_exit
+from inferplan.cli.options import (
+    KV_PRECISIONS,
+    PRECISIONS,
+    filter_option,
+    format_option,
+    server_option,
+    settings_or_exit,
+)
 from inferplan.cli.output import FORMATS, console, print_json, print_json_list, print_yaml
 from inferplan.cli.profile_file import import_header, import_messages, read_benchmark_file
 from inferplan.cli.profile_text import measurement_count, print_import, print_profile, rejected_count, status_text
@@ -62,14 +69,15 @@ def profiles_import(path: Path, labels: tuple[str, ...], server: str | None, out
 
 
 @profiles_group.command("list")
+@filter_option("engine = vllm AND status = active")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most profiles to print.")
 @server_option
 @format_option("text", "json")
-def profiles_list(limit: int, server: str | None, output_format: str) -> None:
+def profiles_list(filter_text: str, limit: int, server: str | None, output_format: str) -> None:
     """List profiles, newest first."""
     settings = settings_or_exit()
     with explained(), connect(server, settings) as channel:
-        profiles = _collect_profiles(channel, limit)
+        profiles = _collect_profiles(channel, filter_text, limit)
     if output_format == "json":
         print_json_list(list(profiles))
         return
@@ -128,12 +136,14 @@ def full_profile_name(text: str) -> str:
     return f"{PROFILES}{text.removeprefix(PROFILES)}"
 
 
-def _collect_profiles(channel: grpc.Channel, limit: int) -> list[profile_pb2.Profile]:
+def _collect_profiles(channel: grpc.Channel, filter_text: str, limit: int) -> list[profile_pb2.Profile]:
     stub = profile_service_pb2_grpc.ProfileServiceStub(channel)
     profiles: list[profile_pb2.Profile] = []
     token = ""
     while len(profiles) < limit:
-        request = profile_service_pb2.ListProfilesRequest(page_size=min(50, limit - len(profiles)), page_token=token)
+        request = profile_service_pb2.ListProfilesRequest(
+            page_size=min(50, limit - len(profiles)), page_token=token, filter=filter_text
+        )
         page = stub.ListProfiles(request, timeout=CALL_SECONDS)
         profiles.extend(page.profiles)
         token = page.next_page_token

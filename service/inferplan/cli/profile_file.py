@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from inferplan.cli.options import precision_value
-from inferplan.errors import InvalidInputError, Violation
+from inferplan.cli.options import labels_of, precision_value
+from inferplan.errors import InvalidInputError
 from inferplan.v1 import profile_pb2, profile_service_pb2, workload_pb2
 
 MAXIMUM_FILE_BYTES = 64 * 1024 * 1024
@@ -56,7 +56,7 @@ def import_header(
         engine=workload_pb2.EngineSettings(
             weight_precision=precision_value(said["precision"]), kv_precision=precision_value(said["kv_dtype"])
         ),
-        labels=_labels(labels),
+        labels=labels_of(labels),
     )
 
 
@@ -67,12 +67,3 @@ def import_messages(
     yield profile_service_pb2.ImportProfileRequest(header=header)
     for start in range(0, len(content), CHUNK_BYTES):
         yield profile_service_pb2.ImportProfileRequest(chunk=content[start : start + CHUNK_BYTES])
-
-
-def _labels(texts: tuple[str, ...]) -> dict[str, str]:
-    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
-    if wrong:
-        raise InvalidInputError(
-            Violation("--label", f"{text!r} is not KEY=VALUE, such as team=search") for text in wrong
-        )
-    return {key: value for key, _equals, value in (text.partition("=") for text in texts)}

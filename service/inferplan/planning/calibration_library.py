@@ -30,9 +30,10 @@ from inferplan.profiles.reference import BUILT_IN, builtin_calibrations
 from inferplan.resources.calibration import calibration_name
 from inferplan.resources.profile import profile_id_of, profile_name
 from inferplan.simulation import Cancellation
-from inferplan.storage.calibrations import CalibrationStore
+from inferplan.storage.calibrations import CALIBRATION_FIELDS, CalibrationStore
 from inferplan.storage.codec import document_digest
-from inferplan.storage.pages import ListScope, Page, PageCursor, PageTokens, page_size_of
+from inferplan.storage.filters import matches, parse_filter
+from inferplan.storage.pages import ListQuery, Page, PageCursor, PageTokens, page_size_of
 from inferplan.storage.profiles import ProfileStore
 
 RESERVED_IDS = (BUILT_IN, "datasheet")
@@ -116,20 +117,22 @@ class CalibrationLibrary:
 
     def list_calibrations(self, request: ListRequest) -> tuple[tuple[Calibration, ...], str]:
         """One page of calibrations, newest first, and the next page's token; those that are built in come last."""
-        scope = ListScope("calibrations")
-        cursor = self._tokens.decode(request.page_token, scope)
-        page = self._page(page_size_of(request.page_size), cursor)
+        scope = request.scope("calibrations")
+        page = self._page(request.query(self._tokens, scope))
         return page.items, self._tokens.encode(page.next_cursor, scope)
 
-    def _page(self, size: int, cursor: PageCursor | None) -> Page[Calibration]:
+    def _page(self, request: ListQuery) -> Page[Calibration]:
         """Built-in calibrations have no time of creation: their positions are those of a list that begins at 1970."""
-        built_in = sorted(builtin_calibrations().values(), key=lambda calibration: calibration.name)
+        size = page_size_of(request.page_size)
+        tree = parse_filter(request.filter, CALIBRATION_FIELDS)
+        ordered = sorted(builtin_calibrations().values(), key=lambda calibration: calibration.name)
+        built_in = [calibration for calibration in ordered if matches(tree, _filtered_by(calibration))]
         stored: Page[Calibration] = Page(())
         first = 0
-        if cursor is not None and cursor.create_time == _EPOCH:
-            first = cursor.id
+        if request.cursor is not None and request.cursor.create_time == _EPOCH:
+            first = request.cursor.id
         else:
-            stored = self._calibrations.list_calibrations(size, cursor)
+            stored = self._calibrations.list_calibrations(request)
             if stored.next_cursor is not None:
                 return stored
         end = first + size - len(stored.items)
@@ -197,6 +200,11 @@ class CalibrationLibrary:
                     continue
                 cases.append((profile.name, case))
         return cases, unused
+
+
+def _filtered_by(calibration: Calibration) -> dict[str, object]:
+    """What a built-in calibration has of the fields of a filter: it was created by nobody, at no time."""
+    return {"calibration": calibration.name, "engine": calibration.engine, "points": float(calibration.points)}
 
 
 def _nothing_to_fit(engine_id: str, unused: Sequence[str]) -> PreconditionError:

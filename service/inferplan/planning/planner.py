@@ -160,13 +160,8 @@ class Planner:
 
     def list_plans(self, deployment_id: str | None, request: ListRequest) -> tuple[tuple[Plan, ...], str]:
         """One page of plans, newest first, and the next page's token; None lists over all deployments."""
-        scope = ListScope("plans", parent=deployment_id or "-", show_deleted=request.show_deleted)
-        page = self._plans.list_plans(
-            deployment_id,
-            request.page_size,
-            self._tokens.decode(request.page_token, scope),
-            show_deleted=request.show_deleted,
-        )
+        scope = request.scope("plans", parent=deployment_id or "-")
+        page = self._plans.list_plans(deployment_id, request.query(self._tokens, scope))
         return page.items, self._tokens.encode(page.next_cursor, scope)
 
     def create_deployment(
@@ -181,12 +176,14 @@ class Planner:
         """One deployment. Raises NotFoundError."""
         return self._deployments.get_deployment(deployment_id)
 
+    def delete_deployment(self, deployment_id: str, *, force: bool) -> Deployment:
+        """Mark a deployment and its plans as deleted. Raises NotFoundError; PreconditionError if it has plans."""
+        return self._deployments.delete_deployment(deployment_id, force=force)
+
     def list_deployments(self, request: ListRequest) -> tuple[tuple[Deployment, ...], str]:
         """One page of deployments, newest first, and the next page's token."""
-        scope = ListScope("deployments", show_deleted=request.show_deleted)
-        page = self._deployments.list_deployments(
-            request.page_size, self._tokens.decode(request.page_token, scope), show_deleted=request.show_deleted
-        )
+        scope = request.scope("deployments")
+        page = self._deployments.list_deployments(request.query(self._tokens, scope))
         return page.items, self._tokens.encode(page.next_cursor, scope)
 
     def list_models(self, request: ListRequest) -> tuple[Sequence[Model], str]:

@@ -20,7 +20,7 @@ from inferplan.profiles.readers import ReadResult, read_benchmark
 from inferplan.profiles.sanity import checked_profile
 from inferplan.resources.profile import profile_id_of, profile_name
 from inferplan.storage.codec import IMPORT_HEADER_CODEC
-from inferplan.storage.pages import ListScope, PageTokens
+from inferplan.storage.pages import PageTokens
 from inferplan.storage.profiles import ProfileStore, StoredProfiles
 
 
@@ -82,8 +82,8 @@ class ProfileLibrary:
 
     def list_profiles(self, request: ListRequest) -> tuple[tuple[Profile, ...], str]:
         """One page of profiles of every status, newest first, and the next page's token."""
-        scope = ListScope("profiles")
-        page = self._profiles.list_profiles(request.page_size, self._tokens.decode(request.page_token, scope))
+        scope = request.scope("profiles")
+        page = self._profiles.list_profiles(request.query(self._tokens, scope))
         return page.items, self._tokens.encode(page.next_cursor, scope)
 
     def withdraw_profile(self, profile_id: str, reason: str, superseded_by: str = "") -> Profile:

@@ -23,7 +23,8 @@ from inferplan.rpc.convert.plan import (
 )
 from inferplan.rpc.convert.replay import is_replay, policy_gaps, replay_question_from_wire
 from inferplan.rpc.gate import WorkGate
-from inferplan.rpc.validation import message_violations, raise_violations, unsupported_violations
+from inferplan.rpc.read_mask import mask_violations, masked
+from inferplan.rpc.validation import message_violations, raise_violations
 from inferplan.simulation import Cancellation
 from inferplan.v1 import deployment_pb2, plan_pb2, plan_service_pb2, plan_service_pb2_grpc
 
@@ -63,13 +64,20 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
     def ListDeployments(
         self, request: plan_service_pb2.ListDeploymentsRequest, _context: grpc.ServicerContext
     ) -> plan_service_pb2.ListDeploymentsResponse:
-        raise_violations([*message_violations(request), *_unsupported(request)])
+        raise_violations(message_violations(request))
         deployments, token = self._planner.list_deployments(
-            ListRequest(request.page_size, request.page_token, request.show_deleted)
+            ListRequest(request.page_size, request.page_token, request.show_deleted, request.filter)
         )
         return plan_service_pb2.ListDeploymentsResponse(
             deployments=[deployment_to_wire(deployment) for deployment in deployments], next_page_token=token
         )
+
+    def DeleteDeployment(
+        self, request: plan_service_pb2.DeleteDeploymentRequest, _context: grpc.ServicerContext
+    ) -> deployment_pb2.Deployment:
+        raise_violations(message_violations(request))
+        name = request.name.removeprefix(DEPLOYMENTS)
+        return deployment_to_wire(self._planner.delete_deployment(name, force=request.force))
 
     def CreatePlan(self, request: plan_service_pb2.CreatePlanRequest, context: grpc.ServicerContext) -> plan_pb2.Plan:
         plan_input = plan_input_from_wire(request.plan.input)
@@ -97,12 +105,15 @@ class PlanServicer(plan_service_pb2_grpc.PlanServiceServicer):
     def ListPlans(
         self, request: plan_service_pb2.ListPlansRequest, _context: grpc.ServicerContext
     ) -> plan_service_pb2.ListPlansResponse:
-        raise_violations([*message_violations(request), *_unsupported(request)])
+        mask = request.read_mask
+        raise_violations([*message_violations(request), *mask_violations(mask, plan_pb2.Plan, "read_mask")])
         parent = request.parent.removeprefix(DEPLOYMENTS)
         plans, token = self._planner.list_plans(
-            None if parent == "-" else parent, ListRequest(request.page_size, request.page_token, request.show_deleted)
+            None if parent == "-" else parent,
+            ListRequest(request.page_size, request.page_token, request.show_deleted, request.filter, request.order_by),
         )
-        return plan_service_pb2.ListPlansResponse(plans=self._to_wire(plans), next_page_token=token)
+        messages = masked(self._to_wire(plans), mask)
+        return plan_service_pb2.ListPlansResponse(plans=messages, next_page_token=token)
 
     def RenderPlan(
         self, request: plan_service_pb2.RenderPlanRequest, _context: grpc.ServicerContext
@@ -166,10 +177,3 @@ def input_parts(violations: list[Violation], input_path: str = INPUT_PATH) -> se
     prefix = f"{input_path}."
     below = [field.removeprefix(prefix) for field in fields if field.startswith(prefix)]
     return {path.split(".")[0].split("[")[0] for path in below}
-
-
-def _unsupported(
-    request: plan_service_pb2.ListPlansRequest | plan_service_pb2.ListDeploymentsRequest,
-) -> list[Violation]:
-    """Parts of the contract that lists do not do yet; ignoring them would return entries that were not asked for."""
-    return unsupported_violations(request, ("filter", "order_by", "read_mask"))

@@ -20,7 +20,7 @@ from inferplan.rpc.convert.profile import import_header_from_wire, profile_from_
 from inferplan.rpc.gate import WorkGate
 from inferplan.rpc.import_stream import read_import_stream
 from inferplan.rpc.plan_servicer import ANONYMOUS
-from inferplan.rpc.validation import message_violations, raise_violations, unsupported_violations
+from inferplan.rpc.validation import message_violations, raise_violations
 from inferplan.storage.profiles import StoredProfiles
 from inferplan.v1 import calibration_pb2, profile_pb2, profile_service_pb2, profile_service_pb2_grpc
 
@@ -79,8 +79,10 @@ class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
     def ListProfiles(
         self, request: profile_service_pb2.ListProfilesRequest, _context: grpc.ServicerContext
     ) -> profile_service_pb2.ListProfilesResponse:
-        raise_violations([*message_violations(request), *unsupported_violations(request, ("filter",))])
-        profiles, token = self._library.list_profiles(ListRequest(request.page_size, request.page_token))
+        raise_violations(message_violations(request))
+        profiles, token = self._library.list_profiles(
+            ListRequest(request.page_size, request.page_token, filter=request.filter)
+        )
         return profile_service_pb2.ListProfilesResponse(
             profiles=[profile_to_wire(profile) for profile in profiles], next_page_token=token
         )
@@ -115,8 +117,8 @@ class ProfileServicer(profile_service_pb2_grpc.ProfileServiceServicer):
     def ListCalibrations(
         self, request: profile_service_pb2.ListCalibrationsRequest, _context: grpc.ServicerContext
     ) -> profile_service_pb2.ListCalibrationsResponse:
-        raise_violations([*message_violations(request), *unsupported_violations(request, ("filter",))])
-        page = ListRequest(request.page_size, request.page_token)
+        raise_violations(message_violations(request))
+        page = ListRequest(request.page_size, request.page_token, filter=request.filter)
         calibrations, token = self._calibrations.list_calibrations(page)
         return profile_service_pb2.ListCalibrationsResponse(
             calibrations=[calibration_to_wire(calibration) for calibration in calibrations], next_page_token=token

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from inferplan.errors import AlreadyExistsError, NotFoundError
@@ -16,7 +16,10 @@ from inferplan.resources.calibration import calibration_name
 from inferplan.storage.codec import CALIBRATION_CODEC
 from inferplan.storage.column_types import utc_now
 from inferplan.storage.database import Database
-from inferplan.storage.pages import Page, PageCursor, page_size_of, within_bytes
+from inferplan.storage.filters import FilterField, FilterKind
+from inferplan.storage.filters.fields import field_map
+from inferplan.storage.listing import RowList
+from inferplan.storage.pages import EVERYTHING, MAXIMUM_PAGE_BYTES, ListQuery, Page
 from inferplan.storage.requests import (
     RequestKey,
     remember_calibration_request,
@@ -27,9 +30,6 @@ from inferplan.storage.tables import CATALOGUE_ID_LENGTH, PRINCIPAL_LENGTH, RESO
 from inferplan.storage.text_rules import refuse, text_violations
 
 RESOURCE_TYPE = "Calibration"
-
-MAXIMUM_PAGE_BYTES = 3 * 1024 * 1024
-"""Payload that one page may hold; as protobuf it is smaller, so that a reply stays below gRPC's 4 MiB."""
 
 
 def draw_suffix() -> str:
@@ -106,27 +106,16 @@ class CalibrationStore:
 
     def newest_calibration(self, engine: str) -> Calibration | None:
         """The newest calibration of an engine, None if there is none."""
-        query = _newest_first(None).where(CalibrationRow.engine_id == engine).limit(1)
+        newest_first = (CalibrationRow.create_time.desc(), CalibrationRow.id.desc())
+        query = select(CalibrationRow).where(CalibrationRow.engine_id == engine).order_by(*newest_first).limit(1)
         with self._database.read() as session:
             row = session.scalar(query)
         return None if row is None else _calibration(row)
 
-    def list_calibrations(self, page_size: int = 0, cursor: PageCursor | None = None) -> Page[Calibration]:
-        """Calibrations, newest first.
-
-        A page ends early, but never empty, where it would hold more than MAXIMUM_PAGE_BYTES. Raises InvalidInputError
-        for a negative page size.
-        """
-        size = page_size_of(page_size)
-        query = _newest_first(cursor).limit(size + 1)
+    def list_calibrations(self, request: ListQuery = EVERYTHING) -> Page[Calibration]:
+        """Calibrations, newest first. Raises what RowList.page raises."""
         with self._database.read() as session:
-            positions = session.execute(
-                query.with_only_columns(CalibrationRow.id, func.length(CalibrationRow.payload))
-            ).all()
-            shown = within_bytes(positions[:size], MAXIMUM_PAGE_BYTES)
-            rows = session.scalars(_newest_first(None).where(CalibrationRow.id.in_(shown))).all()
-        is_last = len(shown) == len(positions) or not rows
-        following = None if is_last else PageCursor(rows[-1].create_time, rows[-1].id)
+            rows, following = CALIBRATION_LIST.page(session, select(CalibrationRow), request)
         return Page(tuple(_calibration(row) for row in rows), following)
 
     def _drawn_name(self, engine: str) -> str:
@@ -136,6 +125,16 @@ class CalibrationStore:
         with self._database.read() as session:
             row_id = requested_calibration_id(session, request)
             return None if row_id is None else _calibration(session.get_one(CalibrationRow, row_id))
+
+
+CALIBRATION_FIELDS = field_map(
+    FilterField("calibration", FilterKind.TEXT, CalibrationRow.calibration_id, collection="calibrations/"),
+    FilterField("engine", FilterKind.TEXT, CalibrationRow.engine_id, collection="engines/"),
+    FilterField("points", FilterKind.NUMBER, CalibrationRow.points),
+    FilterField("create_time", FilterKind.TIME, CalibrationRow.create_time),
+    FilterField("created_by", FilterKind.TEXT, CalibrationRow.created_by),
+)
+CALIBRATION_LIST = RowList(CalibrationRow, CALIBRATION_FIELDS, MAXIMUM_PAGE_BYTES)
 
 
 def _new_row(calibration: Calibration, created_by: str) -> CalibrationRow:
@@ -153,14 +152,6 @@ def _new_row(calibration: Calibration, created_by: str) -> CalibrationRow:
         payload_schema_version=CALIBRATION_CODEC.schema_version,
         payload=payload,
     )
-
-
-def _newest_first(cursor: PageCursor | None) -> Select[CalibrationRow]:
-    query = select(CalibrationRow).order_by(CalibrationRow.create_time.desc(), CalibrationRow.id.desc())
-    if cursor is not None:
-        position = tuple_(CalibrationRow.create_time, CalibrationRow.id)
-        query = query.where(position < tuple_(cursor.create_time, cursor.id))
-    return query
 
 
 def _calibration(row: CalibrationRow) -> Calibration:

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from sqlalchemy import Dialect, Insert, select, tuple_
+from sqlalchemy import Dialect, Insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from inferplan.errors import AlreadyExistsError, NotFoundError, Violation
+from inferplan.errors import AlreadyExistsError, BrokenRule, NotFoundError, PreconditionError, Violation
 from inferplan.resources.deployment import Deployment, deployment_name
 from inferplan.storage.column_types import utc_now
 from inferplan.storage.database import Database
-from inferplan.storage.pages import Page, PageCursor, page_size_of
+from inferplan.storage.filters import FilterField, FilterKind
+from inferplan.storage.filters.fields import field_map
+from inferplan.storage.listing import RowList
+from inferplan.storage.pages import EVERYTHING, MAXIMUM_PAGE_BYTES, ListQuery, Page
 from inferplan.storage.tables import (
     DEPLOYMENT_ID_LENGTH,
     DISPLAY_NAME_LENGTH,
     PRINCIPAL_LENGTH,
     DeploymentRow,
+    PlanRow,
 )
 from inferplan.storage.text_rules import refuse, text_violations
 
@@ -61,25 +65,52 @@ class DeploymentStore:
         with self._database.read() as session:
             return _deployment(_row(session, deployment_id))
 
-    def list_deployments(
-        self, page_size: int = 0, cursor: PageCursor | None = None, *, show_deleted: bool = False
-    ) -> Page[Deployment]:
-        """Deployments, newest first. Raises InvalidInputError for a negative page size."""
-        size = page_size_of(page_size)
-        query = (
-            select(DeploymentRow).order_by(DeploymentRow.create_time.desc(), DeploymentRow.id.desc()).limit(size + 1)
-        )
-        if cursor is not None:
-            query = query.where(
-                tuple_(DeploymentRow.create_time, DeploymentRow.id) < tuple_(cursor.create_time, cursor.id)
-            )
-        if not show_deleted:
+    def list_deployments(self, request: ListQuery = EVERYTHING) -> Page[Deployment]:
+        """Deployments, newest first unless another order is asked for. Raises what RowList.page raises."""
+        query = select(DeploymentRow)
+        if not request.show_deleted:
             query = query.where(DeploymentRow.delete_time.is_(None))
         with self._database.read() as session:
-            rows = session.scalars(query).all()
-        shown = rows[:size]
-        following = PageCursor(shown[-1].create_time, shown[-1].id) if len(rows) > size else None
-        return Page(tuple(_deployment(row) for row in shown), following)
+            rows, following = DEPLOYMENT_LIST.page(session, query, request)
+        return Page(tuple(_deployment(row) for row in rows), following)
+
+    def delete_deployment(self, deployment_id: str, *, force: bool = False) -> Deployment:
+        """Delete a deployment, with all its plans if `force` is set; both stay, marked, for audit, and the id is taken.
+
+        Raises NotFoundError for one that is not there or was deleted, PreconditionError for one that has plans.
+        """
+        with self._database.write() as session:
+            # Locked before its plans are counted, so that none is created meanwhile.
+            row = session.scalar(
+                select(DeploymentRow).where(DeploymentRow.deployment_id == deployment_id).with_for_update()
+            )
+            name = deployment_name(deployment_id)
+            if row is None or row.delete_time is not None:
+                detail = None if row is None else f"{RESOURCE_TYPE} {name!r} was deleted before"
+                raise NotFoundError(RESOURCE_TYPE, name, *([detail] if detail else []))
+            if row.latest_revision and not force:
+                description = f"has {row.latest_revision} plans; force deletes them with it and keeps them for audit"
+                raise PreconditionError(BrokenRule("DEPLOYMENT_HAS_PLANS", name, description))
+            row.delete_time = max(self._now(), row.update_time)
+            row.update_time = row.delete_time
+            session.execute(
+                update(PlanRow)
+                .where(PlanRow.deployment_id == deployment_id, PlanRow.delete_time.is_(None))
+                .values(delete_time=row.delete_time)
+            )
+            return _deployment(row)
+
+
+DEPLOYMENT_FIELDS = field_map(
+    FilterField("deployment", FilterKind.TEXT, DeploymentRow.deployment_id, collection="deployments/"),
+    FilterField("display_name", FilterKind.TEXT, DeploymentRow.display_name),
+    FilterField("labels", FilterKind.LABELS, DeploymentRow.labels),
+    FilterField("latest_revision", FilterKind.NUMBER, DeploymentRow.latest_revision),
+    FilterField("create_time", FilterKind.TIME, DeploymentRow.create_time),
+    FilterField("update_time", FilterKind.TIME, DeploymentRow.update_time),
+    FilterField("created_by", FilterKind.TEXT, DeploymentRow.created_by),
+)
+DEPLOYMENT_LIST = RowList(DeploymentRow, DEPLOYMENT_FIELDS, maximum_page_bytes=MAXIMUM_PAGE_BYTES)
 
 
 def insert_deployment(

@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,21 +28,25 @@ from inferplan.storage.tables import ServiceSecretRow
 DEFAULT_PAGE_SIZE = 50
 MAXIMUM_PAGE_SIZE = 1000
 
+MAXIMUM_PAGE_BYTES = 3 * 1024 * 1024
+"""Payload that one page may hold; as protobuf it is smaller, so that a reply stays below gRPC's 4 MiB."""
+
 PAGE_TOKEN_KEY = "page_token_key"
 
 _Item = TypeVar("_Item")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _POSITION = struct.Struct(">Bqq")  # format version, microseconds since the epoch, id
 _SIGNATURE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PageCursor:
-    """The position of an entry in a list that is ordered newest first."""
+    """The position of an entry in a list. `keys` are its values of what the list is ordered by before its time."""
 
     create_time: datetime
     id: int
+    keys: tuple[str | int | float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ class PageTokens:
             return ""
         microseconds = (cursor.create_time - _EPOCH) // timedelta(microseconds=1)
         position = _POSITION.pack(_FORMAT_VERSION, microseconds, cursor.id)
+        position += json.dumps(cursor.keys, ensure_ascii=False, separators=(",", ":")).encode() if cursor.keys else b""
         return base64.urlsafe_b64encode(position + self._signature(position, scope)).decode().rstrip("=")
 
     def decode(self, token: str, scope: ListScope) -> PageCursor | None:
@@ -94,11 +100,14 @@ class PageTokens:
             data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
             raise _refused() from None
-        position, signature = data[: _POSITION.size], data[_POSITION.size :]
+        position, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
         if not hmac.compare_digest(signature, self._signature(position, scope)):
             raise _refused()
-        _, microseconds, row_id = _POSITION.unpack(position)
-        return PageCursor(_EPOCH + timedelta(microseconds=microseconds), row_id)
+        version, microseconds, row_id = _POSITION.unpack(position[: _POSITION.size])
+        if version != _FORMAT_VERSION:
+            raise _refused()  # of another release, from before an upgrade
+        keys = tuple(json.loads(position[_POSITION.size :] or b"[]"))
+        return PageCursor(_EPOCH + timedelta(microseconds=microseconds), row_id, keys)
 
     def _signature(self, position: bytes, scope: ListScope) -> bytes:
         signer = hmac.new(self._key, position, hashlib.sha256)
@@ -107,6 +116,20 @@ class PageTokens:
             # With its length before it, no part can pass for the end of another.
             signer.update(struct.pack(">Q", len(encoded)) + encoded)
         return signer.digest()[:_SIGNATURE_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """Which part of a list: `page_size` 0 means the default; filter and order as callers write them, empty for none."""
+
+    page_size: int = 0
+    cursor: PageCursor | None = None
+    filter: str = ""
+    order_by: str = ""
+    show_deleted: bool = False
+
+
+EVERYTHING = ListQuery()
 
 
 def page_size_of(requested: int) -> int:

@@ -6,19 +6,22 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from inferplan.errors import InvalidInputError, NotFoundError
 from inferplan.resources.deployment import deployment_name
-from inferplan.resources.plan import Plan, PlanContent, plan_name
+from inferplan.resources.plan import Plan, PlanContent, PlanMethod, plan_name
 from inferplan.storage.codec import PAYLOAD_SCHEMA_VERSION, decode_plan_content, encode_plan_content
 from inferplan.storage.column_types import utc_now
 from inferplan.storage.database import Database
 from inferplan.storage.deployments import RESOURCE_TYPE as DEPLOYMENT_TYPE
 from inferplan.storage.deployments import insert_deployment
-from inferplan.storage.pages import Page, PageCursor, page_size_of, within_bytes
+from inferplan.storage.filters import FilterField, FilterKind
+from inferplan.storage.filters.fields import field_map
+from inferplan.storage.listing import RowList
+from inferplan.storage.pages import EVERYTHING, MAXIMUM_PAGE_BYTES, ListQuery, Page
 from inferplan.storage.requests import RequestKey, remember_request, request_key, requested_plan_id
 from inferplan.storage.tables import (
     CATALOGUE_ID_LENGTH,
@@ -31,9 +34,6 @@ from inferplan.storage.tables import (
 from inferplan.storage.text_rules import refuse, text_violations
 
 RESOURCE_TYPE = "Plan"
-
-MAXIMUM_PAGE_BYTES = 3 * 1024 * 1024
-"""Payload that one page may hold; as protobuf it is smaller, so that a reply stays below gRPC's 4 MiB."""
 
 _LARGEST_REVISION = 2**63 - 1
 
@@ -113,31 +113,21 @@ class PlanStore:
                 raise NotFoundError(RESOURCE_TYPE, plan_name(deployment_id, revision))
         return _plan(row)
 
-    def list_plans(
-        self,
-        deployment_id: str | None = None,
-        page_size: int = 0,
-        cursor: PageCursor | None = None,
-        *,
-        show_deleted: bool = False,
-    ) -> Page[Plan]:
-        """Plans of one deployment, or of all for None, newest first.
+    def list_plans(self, deployment_id: str | None = None, request: ListQuery = EVERYTHING) -> Page[Plan]:
+        """Plans of one deployment, or of all for None, newest first unless another order is asked for.
 
-        A page ends early, but never empty, where it would hold more than MAXIMUM_PAGE_BYTES. Raises NotFoundError for a
-        deployment that does not exist, InvalidInputError for a negative page size.
+        Raises NotFoundError for a deployment that does not exist, and what RowList.page raises.
         """
-        size = page_size_of(page_size)
-        query = _newest_first(deployment_id, cursor, show_deleted).limit(size + 1)
+        query = select(PlanRow)
+        if deployment_id is not None:
+            query = query.where(PlanRow.deployment_id == deployment_id)
+        if not request.show_deleted:
+            query = query.where(PlanRow.delete_time.is_(None))
         with self._database.read() as session:
-            positions = session.execute(query.with_only_columns(PlanRow.id, func.length(PlanRow.payload))).all()
-            if not positions and deployment_id is not None:
+            rows, following = PLAN_LIST.page(session, query, request)
+            if not rows and deployment_id is not None:
                 _require_deployment(session, deployment_id)
-            shown = within_bytes(positions[:size], MAXIMUM_PAGE_BYTES)
-            rows = session.scalars(_newest_first(None, None, show_deleted=True).where(PlanRow.id.in_(shown))).all()
-        is_last = len(shown) == len(positions) or not rows
-        return Page(
-            tuple(_plan(row) for row in rows), None if is_last else PageCursor(rows[-1].create_time, rows[-1].id)
-        )
+        return Page(tuple(_plan(row) for row in rows), following)
 
     def _find(self, request: RequestKey) -> Plan | None:
         with self._database.read() as session:
@@ -159,6 +149,26 @@ class PlanStore:
             name = deployment_name(deployment_id)
             raise NotFoundError(DEPLOYMENT_TYPE, name, f"{DEPLOYMENT_TYPE} {name!r} was deleted; choose another id")
         return deployment
+
+
+_LABELS = select(DeploymentRow.labels).where(DeploymentRow.deployment_id == PlanRow.deployment_id).scalar_subquery()
+
+PLAN_FIELDS = field_map(
+    FilterField("model", FilterKind.TEXT, PlanRow.model_id, collection="models/"),
+    FilterField("accelerator", FilterKind.TEXT, PlanRow.accelerator_id, collection="accelerators/"),
+    FilterField("engine", FilterKind.TEXT, PlanRow.engine_id, collection="engines/"),
+    FilterField("method", FilterKind.TEXT, PlanRow.method, choices=tuple(PlanMethod)),
+    FilterField("deployment", FilterKind.TEXT, PlanRow.deployment_id, collection="deployments/"),
+    FilterField("labels", FilterKind.LABELS, _LABELS),
+    FilterField("revision", FilterKind.NUMBER, PlanRow.revision),
+    FilterField("replicas", FilterKind.NUMBER, PlanRow.active_replicas),
+    FilterField("spare_replicas", FilterKind.NUMBER, PlanRow.spare_replicas),
+    FilterField("gpus", FilterKind.NUMBER, PlanRow.gpus),
+    FilterField("cost_per_hour", FilterKind.NUMBER, PlanRow.cost_usd_per_hour),
+    FilterField("create_time", FilterKind.TIME, PlanRow.create_time),
+    FilterField("created_by", FilterKind.TEXT, PlanRow.created_by),
+)
+PLAN_LIST = RowList(PlanRow, PLAN_FIELDS, MAXIMUM_PAGE_BYTES)
 
 
 def _new_row(deployment_id: str, content: PlanContent, created_by: str) -> PlanRow:
@@ -189,17 +199,6 @@ def _new_row(deployment_id: str, content: PlanContent, created_by: str) -> PlanR
         payload_schema_version=PAYLOAD_SCHEMA_VERSION,
         payload=payload,
     )
-
-
-def _newest_first(deployment_id: str | None, cursor: PageCursor | None, show_deleted: bool) -> Select[PlanRow]:
-    query = select(PlanRow).order_by(PlanRow.create_time.desc(), PlanRow.id.desc())
-    if deployment_id is not None:
-        query = query.where(PlanRow.deployment_id == deployment_id)
-    if cursor is not None:
-        query = query.where(tuple_(PlanRow.create_time, PlanRow.id) < tuple_(cursor.create_time, cursor.id))
-    if not show_deleted:
-        query = query.where(PlanRow.delete_time.is_(None))
-    return query
 
 
 def _require_deployment(session: Session, deployment_id: str) -> None:

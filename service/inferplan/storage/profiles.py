@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -24,7 +24,10 @@ from inferplan.resources.profile import profile_name
 from inferplan.storage.codec import PROFILE_CODEC
 from inferplan.storage.column_types import utc_now
 from inferplan.storage.database import Database
-from inferplan.storage.pages import Page, PageCursor, page_size_of, within_bytes
+from inferplan.storage.filters import FilterField, FilterKind
+from inferplan.storage.filters.fields import field_map
+from inferplan.storage.listing import RowList
+from inferplan.storage.pages import EVERYTHING, MAXIMUM_PAGE_BYTES, ListQuery, Page
 from inferplan.storage.requests import RequestKey, remember_profile_request, request_key, requested_profile_id
 from inferplan.storage.tables import (
     CATALOGUE_ID_LENGTH,
@@ -38,9 +41,6 @@ from inferplan.storage.tables import (
 from inferplan.storage.text_rules import refuse, text_violations
 
 RESOURCE_TYPE = "Profile"
-
-MAXIMUM_PAGE_BYTES = 3 * 1024 * 1024
-"""Payload that one page may hold; as protobuf it is smaller, so that a reply stays below gRPC's 4 MiB."""
 
 _ATTEMPTS = 4
 """The same file may come from many callers at once; whoever loses a race finds the winner's profiles at the next."""
@@ -129,20 +129,10 @@ class ProfileStore:
         with self._database.read() as session:
             return set(session.scalars(query))
 
-    def list_profiles(self, page_size: int = 0, cursor: PageCursor | None = None) -> Page[Profile]:
-        """Profiles of every status, newest first.
-
-        A page ends early, but never empty, where it would hold more than MAXIMUM_PAGE_BYTES. Raises InvalidInputError
-        for a negative page size.
-        """
-        size = page_size_of(page_size)
-        query = _newest_first(cursor).limit(size + 1)
+    def list_profiles(self, request: ListQuery = EVERYTHING) -> Page[Profile]:
+        """Profiles of every status, newest first unless another order is asked for. Raises what RowList.page raises."""
         with self._database.read() as session:
-            positions = session.execute(query.with_only_columns(ProfileRow.id, func.length(ProfileRow.payload))).all()
-            shown = within_bytes(positions[:size], MAXIMUM_PAGE_BYTES)
-            rows = session.scalars(_newest_first(None).where(ProfileRow.id.in_(shown))).all()
-        is_last = len(shown) == len(positions) or not rows
-        following = None if is_last else PageCursor(rows[-1].create_time, rows[-1].id)
+            rows, following = PROFILE_LIST.page(session, select(ProfileRow), request)
         return Page(tuple(_profile(row) for row in rows), following)
 
     def withdraw_profile(self, profile_id: str, reason: str, superseded_by: str = "") -> Profile:
@@ -223,6 +213,20 @@ class ProfileStore:
         return StoredProfiles(tuple(_profile(row) for row in rows), stored_before)
 
 
+PROFILE_FIELDS = field_map(
+    FilterField("accelerator", FilterKind.TEXT, ProfileRow.accelerator_id, collection="accelerators/"),
+    FilterField("engine", FilterKind.TEXT, ProfileRow.engine_id, collection="engines/"),
+    FilterField("engine_version", FilterKind.TEXT, ProfileRow.engine_version),
+    FilterField("tool", FilterKind.TEXT, ProfileRow.tool),
+    FilterField("status", FilterKind.TEXT, ProfileRow.status, choices=tuple(ProfileStatus)),
+    FilterField("labels", FilterKind.LABELS, ProfileRow.labels),
+    FilterField("measure_time", FilterKind.TIME, ProfileRow.measure_time, nullable=True),
+    FilterField("create_time", FilterKind.TIME, ProfileRow.create_time),
+    FilterField("created_by", FilterKind.TEXT, ProfileRow.created_by),
+)
+PROFILE_LIST = RowList(ProfileRow, PROFILE_FIELDS, MAXIMUM_PAGE_BYTES)
+
+
 def _rows_of_file(session: Session, raw_sha256: object) -> Sequence[ProfileRow]:
     if raw_sha256 is None:
         return ()
@@ -289,13 +293,6 @@ def _already_withdrawn(row: ProfileRow) -> PreconditionError:
             f"is {row.status} already{replacement}, with the reason {row.status_reason!r}; that cannot be changed",
         )
     )
-
-
-def _newest_first(cursor: PageCursor | None) -> Select[ProfileRow]:
-    query = select(ProfileRow).order_by(ProfileRow.create_time.desc(), ProfileRow.id.desc())
-    if cursor is not None:
-        query = query.where(tuple_(ProfileRow.create_time, ProfileRow.id) < tuple_(cursor.create_time, cursor.id))
-    return query
 
 
 def _profile(row: ProfileRow) -> Profile:
